@@ -1,0 +1,45 @@
+#!/bin/bash
+# In rxe-vm's guest, over the host's root: network, limits and environment, then the command.
+# The host has put beside this file: log.sh, rxe.sh, and run.sh, which holds the run's variables and its command as an array.
+set -uo pipefail
+here=/run/rxe-vm
+# shellcheck source=scripts/lib/log.sh
+. "$here/log.sh"
+# shellcheck source=scripts/lib/rxe.sh
+. "$here/rxe.sh"
+# shellcheck disable=SC1091 # written for each run
+. "$here/run.sh"
+
+fail() {
+	say "rxe-vm guest: $*"
+	exit 125
+}
+
+export PATH=$run_path:/usr/sbin:/usr/bin:/sbin:/bin
+# Registered memory counts against memlock, and tests that want a small limit can lower it.
+ulimit -l unlimited
+ulimit -Hn 1048576
+ulimit -Sn 65536
+mkdir -p /tmp/home
+export HOME=/tmp/home TERM=dumb
+
+ip link set lo up || fail "lo does not come up"
+case $run_net in
+two)
+	# Links that tests add later shall behave like the two of the topology.
+	for c in all default; do
+		echo 1 >/proc/sys/net/ipv4/conf/$c/accept_local
+		echo 0 >/proc/sys/net/ipv4/conf/$c/rp_filter
+	done
+	rxe_pair_up || fail "the soft-RoCE devices do not come up"
+	set -a
+	eval "$(rxe_env v0 v1)"
+	set +a
+	;;
+none)
+	unset "${!RMATAIL_RXE@}"
+	;;
+esac
+
+cd "$run_cwd" 2>/dev/null || fail "the directory $run_cwd is not visible in the guest; it lives on a part of the host that is not passed through (/run, /dev, /proc, /sys)"
+exec "${run_cmd[@]}"
