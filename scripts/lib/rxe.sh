@@ -32,8 +32,8 @@ rxe_gid_of() {
 rxe_wait_gid() {
 	local dev=$1 want end=$((SECONDS + 20))
 	want=$(rxe_gid_of "$2")
-	# Reading an empty slot fails with EINVAL.
-	until cat "/sys/class/infiniband/$dev/ports/1/gids/"* 2>/dev/null | grep -qx "$want"; do
+	# Reading an empty slot fails with EINVAL, which -s keeps quiet and -q ignores once there is a match.
+	until grep -qsx "$want" "/sys/class/infiniband/$dev/ports/1/gids/"*; do
 		if ((SECONDS >= end)); then
 			say "$dev shows no GID for $2 after 20 s"
 			return 1
