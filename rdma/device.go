@@ -2,7 +2,9 @@ package rdma
 
 import (
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
 )
 
 // Device is an RDMA device as /sys/class/infiniband shows it.
@@ -67,7 +69,7 @@ func (c Choice) String() string {
 // between calls: addresses come and go while a process runs, so ask again
 // before each connection attempt. Each call costs some milliseconds.
 type Host struct {
-	Sysfs string // root of the sysfs tree; "" is /sys
+	Sysfs fs.FS // the sysfs tree; nil is /sys
 
 	netdevs func() ([]Netdev, error)
 	route   func(netip.Addr) (Route, error)
@@ -85,9 +87,9 @@ func DeviceFor(q Query) (Choice, error) { return Host{}.Choose(q) }
 // 2 s at most.
 func RouteTo(peer netip.Addr) (Route, error) { return routeTo(peer) }
 
-func (h Host) sysfs() string {
-	if h.Sysfs == "" {
-		return "/sys"
+func (h Host) sysfs() fs.FS {
+	if h.Sysfs == nil {
+		return os.DirFS("/sys")
 	}
 	return h.Sysfs
 }
@@ -111,7 +113,7 @@ func (h Host) mappedDevice(netdev string) (string, error) {
 	switch {
 	case h.mapped != nil:
 		return h.mapped(netdev)
-	case h.sysfs() != "/sys":
+	case h.Sysfs != nil:
 		return "", nil
 	}
 	return mappedDevice(netdev)

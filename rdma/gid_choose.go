@@ -73,7 +73,7 @@ func ChooseGID(table []GIDEntry, want GIDWant) (GIDEntry, Trace, error) {
 		case i == best && want.Explicit >= 0:
 			v.Chosen, v.Reason = true, "asked for"
 		case i == best:
-			v.Chosen, v.Reason = true, "chosen"
+			v.Chosen, v.Reason = true, bestRank.merits(v.Entry)
 		case v.Reason != "":
 		case want.Explicit >= 0:
 			v.Reason = fmt.Sprintf("index %d was asked for", want.Explicit)

@@ -3,14 +3,15 @@ package rdma
 import (
 	"cmp"
 	"fmt"
+	"strings"
 )
 
 // rank orders entries that can all work. Fields decide in this order, higher is
 // better; port and index break ties.
 type rank struct {
 	kind   int // RoCE v2 before v1
-	family int // that of the peer
 	scope  int // global, or link-local for a link-local peer
+	family int // that of the peer
 	subnet int // bits of the entry's subnet plus one if it holds the peer
 	source int // is the source address of the route
 }
@@ -45,8 +46,8 @@ func (w GIDWant) rank(e GIDEntry) rank {
 func (r rank) compare(o rank) int {
 	return cmp.Or(
 		cmp.Compare(r.kind, o.kind),
-		cmp.Compare(r.family, o.family),
 		cmp.Compare(r.scope, o.scope),
+		cmp.Compare(r.family, o.family),
 		cmp.Compare(r.subnet, o.subnet),
 		cmp.Compare(r.source, o.source),
 	)
@@ -58,10 +59,10 @@ func (r rank) behind(winner rank, won GIDEntry) string {
 	switch {
 	case r.kind != winner.kind:
 		rule = "RoCE v2 goes before v1"
-	case r.family != winner.family:
-		rule = "the peer's address family goes first"
 	case r.scope != winner.scope:
 		rule = "its scope fits the peer less"
+	case r.family != winner.family:
+		rule = "the peer's address family goes first"
 	case r.subnet != winner.subnet:
 		rule = "the peer is not in its subnet, or in a wider one"
 	case r.source != winner.source:
@@ -70,4 +71,27 @@ func (r rank) behind(winner rank, won GIDEntry) string {
 		rule = "as good, but not the first"
 	}
 	return fmt.Sprintf("index %d instead: %s", won.Index, rule)
+}
+
+// merits says what speaks for the entry that was chosen.
+func (r rank) merits(e GIDEntry) string {
+	var merits []string
+	if r.subnet > 0 && e.Type == TypeIB {
+		merits = append(merits, "same subnet prefix as the peer")
+	} else if r.subnet > 0 {
+		merits = append(merits, "the peer is in "+e.Prefix.Masked().String())
+	}
+	if r.source > 0 {
+		merits = append(merits, "source address of the route")
+	}
+	if e.Type != TypeIB && r.scope == 0 {
+		merits = append(merits, "only for want of an entry of better scope")
+	}
+	if e.Type == TypeRoCEv1 {
+		merits = append(merits, "no RoCE v2 entry fits")
+	}
+	if len(merits) == 0 {
+		return "chosen"
+	}
+	return "chosen: " + strings.Join(merits, ", ")
 }
