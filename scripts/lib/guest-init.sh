@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # PID 1 of rxe-vm's guest, run by busybox from the initrd: loads the modules, puts an overlay over the host's root and hands over
 # to guest-run.sh in it. Every failure ends the guest without a result file, which the host takes for what it is.
 B=/bin/busybox
@@ -23,8 +24,9 @@ if $B grep -qw rxevm.probe /proc/cmdline; then
 	$B poweroff -f
 fi
 
-while read -r need m; do
-	$B insmod "/modules/$m" 2>/tmp.err || [ "$need" = optional ] || give_up "cannot load $m: $($B cat /tmp.err)"
+while read -r need m args; do
+	# shellcheck disable=SC2086 # words
+	$B insmod "/modules/$m" $args 2>/tmp.err || [ "$need" = optional ] || give_up "cannot load $m: $($B cat /tmp.err)"
 done </modules/order
 
 $B mount -t tmpfs -o size=75% upper /upper || give_up "no tmpfs"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # In rxe-vm's guest, over the host's root: network, limits and environment, then the command.
 # The host has put beside this file: log.sh, rxe.sh, and run.sh, which holds the run's variables and its command as an array.
+# shellcheck disable=SC2154 # run_* are set by run.sh
 set -uo pipefail
 here=/run/rxe-vm
 # shellcheck source=scripts/lib/log.sh

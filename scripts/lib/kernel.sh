@@ -5,12 +5,12 @@
 #   vmlinux (or vmlinuz)   the image; an ELF image boots by PVH, which saves its decompression under emulation: 6 s of 12
 #   busybox                static, for the initrd
 #   modules/*.ko           uncompressed
-#   modules/order          lines "required|optional FILE", in loading order
+#   modules/order          lines "required|optional FILE PARAMETER...", in loading order
 #   version                the kernel's release
 # It appears under its final name complete or not at all.
 
 # Changes whenever what is prepared changes, so that an older cache is not mistaken for ours.
-kernel_format=1
+kernel_format=2
 
 # Without one of these there is no guest.
 kernel_required=(virtio_pci 9pnet_virtio 9p overlay ib_uverbs rdma_rxe veth)
@@ -103,7 +103,7 @@ kernel_unpack() {
 # kernel_collect OUT IMAGE MODULES: fills OUT. Fails if a required module is neither built in nor there.
 kernel_collect() {
 	local out=$1 image=$2 modules=$3 m f
-	local -A path=() builtin=() done=()
+	local -A path=() builtin=() seen=()
 	mkdir -p "$out/modules"
 	: >"$out/modules/order"
 	while read -r f; do
@@ -129,8 +129,8 @@ kernel_collect() {
 # Uses the arrays of kernel_collect.
 kernel_module() {
 	local out=$1 m=$2 need=$3 dep file deps
-	[[ -z ${done[$m]:-} && -z ${builtin[$m]:-} ]] || return 0
-	done[$m]=1
+	[[ -z ${seen[$m]:-} && -z ${builtin[$m]:-} ]] || return 0
+	seen[$m]=1
 	if [[ -z ${path[$m]:-} ]]; then
 		[[ $need == optional ]] && return 0
 		say "this kernel has no module $m (${modules:-})"
@@ -147,7 +147,9 @@ kernel_module() {
 	for dep in ${deps//,/ }; do
 		kernel_module "$out" "${dep//-/_}" "$need" || return 1
 	done
-	printf '%s %s\n' "$need" "$m.ko" >>"$out/modules/order"
+	m+=.ko
+	[[ $m != dummy.ko ]] || m+=' numdummies=0' # else it makes a device by itself
+	printf '%s %s\n' "$need" "$m" >>"$out/modules/order"
 }
 
 # kernel_image OUT IMAGE: the ELF image out of a bzImage if that is possible, else the bzImage.

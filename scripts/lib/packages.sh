@@ -51,14 +51,13 @@ package_fetch() {
 	local dir=$1 pkg=$2 out
 	apt_lists || return 1
 	out=$(mktemp -d "$dir/fetch.XXXXXX") || return 1
-	# As root apt would drop to a user of its own that often cannot write below a checkout, and warn about it.
-	if ! (cd "$out" && apt-get -qq -o APT::Sandbox::User=root download "$pkg" >&2); then
-		((EUID == 0)) && apt-get -qq update >&2 &&
-			(cd "$out" && apt-get -qq -o APT::Sandbox::User=root download "$pkg" >&2) || {
-			rm -rf "$out"
-			return 1
-		}
+	if ! package_download "$out" "$pkg" && ! { ((EUID == 0)) && apt-get -qq update >&2 && package_download "$out" "$pkg"; }; then
+		rm -rf "$out"
+		return 1
 	fi
 	mv -f "$out"/*.deb "$dir/" && rm -rf "$out"
 	find "$dir" -maxdepth 1 -name "${pkg}_*.deb" -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2-
 }
+
+# package_download DIR PACKAGE. As root apt would drop to a user of its own, which often cannot write below a checkout, and warn about it.
+package_download() { (cd "$1" && apt-get -qq -o APT::Sandbox::User=root download "$2" >&2); }

@@ -54,8 +54,13 @@ rxe_add() {
 
 # rxe_pair_up: makes the test topology, or finishes one that is half there.
 rxe_pair_up() {
-	local i dev
+	local i dev out
 	if [[ ! -e /sys/class/net/v0 && ! -e /sys/class/net/v1 ]]; then
+		out=$(ip -4 -o route show to match "$rxe_net.1" | grep -v ^default || true)
+		if [[ -n $out ]]; then
+			say "this host has a route for $rxe_net.0/24, which the test topology needs: $out"
+			return 1
+		fi
 		ip link add v0 mtu 9000 type veth peer name v1 mtu 9000 || return 1
 		ip link set v0 alias "$rxe_mark" && ip link set v1 alias "$rxe_mark" || return 1
 	elif ! rxe_pair_ours; then
@@ -92,6 +97,20 @@ rxe_pair_ours() {
 	for i in 0 1; do
 		[[ -r /sys/class/net/v$i/ifalias && $(<"/sys/class/net/v$i/ifalias") == "$rxe_mark" ]] || return 1
 	done
+}
+
+# rxe_pair_ready: the topology is complete. Needs no root.
+rxe_pair_ready() {
+	rxe_pair_ours && [[ $(rxe_of v0) == rxe0 && $(rxe_of v1) == rxe1 ]] &&
+		grep -qsx "$(rxe_gid_of "$rxe_net.1")" /sys/class/infiniband/rxe0/ports/1/gids/* &&
+		grep -qsx "$(rxe_gid_of "$rxe_net.2")" /sys/class/infiniband/rxe1/ports/1/gids/*
+}
+
+# rxe_free_name: prints the first name rxeN that no device has.
+rxe_free_name() {
+	local i=0
+	while [[ -e /sys/class/infiniband/rxe$i ]]; do i=$((i + 1)); done
+	echo "rxe$i"
 }
 
 # rxe_env NETDEV...: prints the environment of the rxe ring, one NAME=VALUE a line.
