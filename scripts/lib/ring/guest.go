@@ -41,7 +41,7 @@ func sections(all []byte) (out []section) {
 func (s section) events() ([]byte, error) {
 	in := s.output
 	if s.exit != "0" && !bytes.HasSuffix(bytes.TrimSpace(in), []byte("FAIL")) {
-		in = append(bytes.Clone(in), fmt.Sprintf("\nexit code %q of the test binary in the guest\nFAIL\n", s.exit)...)
+		in = append(bytes.Clone(in), fmt.Sprintf("\nexit code %q of the test binary in the guest\n\x16FAIL\n", s.exit)...)
 	}
 	cmd := exec.Command("go", "tool", "test2json", "-p", s.pkg)
 	cmd.Stdin = bytes.NewReader(in)

@@ -54,7 +54,7 @@ func TestCountsOfAStream(t *testing.T) {
 }
 
 func TestGuestSections(t *testing.T) {
-	const good = "boot noise\n=== PACKAGE p\n\x16=== RUN   TestRxeA\n\x16--- PASS: TestRxeA (0.00s)\nPASS\n=== EXIT 0\n"
+	const good = "boot noise\n=== PACKAGE p\n\x16=== RUN   TestRxeA\n\x16--- PASS: TestRxeA (0.00s)\n\x16=== NAME  \n\x16PASS\n=== EXIT 0\n"
 	for _, c := range []struct {
 		name           string
 		in             string
@@ -62,7 +62,7 @@ func TestGuestSections(t *testing.T) {
 	}{
 		{"pass", good, 1, 0},
 		{"exit code against the word", strings.Replace(good, "EXIT 0", "EXIT 66", 1), 1, 1},
-		{"guest died", strings.Replace(good, "PASS\n=== EXIT 0\n", "", 1), 1, 1},
+		{"guest died", strings.Replace(good, "\x16PASS\n=== EXIT 0\n", "", 1), 1, 1},
 		{"no section", "boot noise\n", 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
