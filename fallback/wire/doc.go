@@ -1,0 +1,75 @@
+// Package wire is the one TCP protocol of rmatail: frames, payload codecs, a pipelined client and the helpers a server
+// needs. This comment is its byte-exact specification; everything is little-endian.
+//
+// # Connection
+//
+// A connection (TCP or a Unix stream socket) carries frames in both directions. Its first frame is a Hello request with
+// id 0; the client sends nothing else until the Hello reply has come. After that, requests are pipelined: a client may
+// have many of them unanswered, a server may answer them in any order, and there is NO order between two unanswered
+// requests: whoever needs "put, then publish" waits for the put's reply. A frame that cannot be trusted (CRC, flags,
+// over-long, not a Hello at first) ends the connection, because the border of the next frame is unknown; a request that is merely
+// wrong (unknown operation, payload that does not parse) is answered with BadRequest.
+//
+// # Frame
+//
+//	offset size
+//	 0     4    payload length, at most MaxPayload (1 MiB + 4 KiB) and at most what the operation allows
+//	 4     1    operation; a reply repeats its request's
+//	 5     1    status: 0 in requests and in good replies
+//	 6     2    flags: 0
+//	 8     8    request id: chosen by the client, unique among its unanswered requests; a reply repeats it
+//	16     4    budget in milliseconds: how long the caller will wait, counted from the request's arrival; 0: the server's
+//	            default; 0 in replies
+//	20     4    CRC32C (Castagnoli) of bytes 0 to 20
+//	24     -    payload
+//
+// The header CRC guards the framing. Payload bytes have no checksum of their own here: arena bytes and puts carry theirs
+// (chunkstore/layout), appended bytes rely on TCP's.
+//
+// # Payloads
+//
+// "str" is one length byte and that many bytes. A payload has exactly the bytes written here: more or fewer is an error.
+//
+//	op             request                                        good reply
+//	 1 Hello       0 magic "RMAT" | 4 version u16 | 6 str name    0 version u16 | 2 features u32 | 6 node epoch u64 |
+//	               (<= 64)                                        14 arena size u64 | 22 str shm socket path (<= 200,
+//	                                                              empty: none) | str boot id (<= 64)
+//	 2 ReadArena   0 count u16 (1..256) | 2 count x               the bytes, concatenated in request order
+//	               { offset u64, n u32 >= 1 }, sum of n <= 1 MiB
+//	 3 RDMAConnect opaque, 1..1,024                               opaque, 1..1,024
+//	 4 Put         0 shard hash [16] | 16 chunk u64 | 24 crc u32  empty
+//	               of the prefix [0, from+len) | 28 from u16 |
+//	               30 reserved u16 = 0 | 32 data 1..4,096,
+//	               from+len <= 4,096
+//	 5 Publish     0 incarnation u64 | 8 length u64 | 16          empty
+//	               heartbeat ms u64 | 24 tail crc u32 | 28 flags
+//	               u16 | 30 str shard
+//	 6 Append      0 offset u64 (NoOffset: at the end) |          0 position u64 | 8 end u64
+//	               8 str shard | data 1..1 MiB
+//	 7 Stat        0 str shard                                    0 incarnation u64 | 8 first u64 | 16 length u64 |
+//	                                                              24 flags u16
+//	 8 ReadDurable 0 position u64 | 8 max u32 (1..1 MiB) |        bytes, 0..max; none when position == length
+//	               12 str shard
+//	 9 List        0 limit u16 (1..4,096) | 2 str after (<= 139,  0 count u16 (<= limit) | 2 count x { incarnation u64,
+//	               empty: from the first)                         first u64, length u64, flags u16, str shard }, by name
+//	10 NodeStat    empty                                          JSON
+//	11 Ping        empty                                          empty
+//
+// A shard is its canonical name "stream/NNNN", 1..139 bytes; its syntax is chunkstore/layout's business. Shard flags: bit 0
+// sealed. Features: bit 0 a durable store is served, bit 1 RDMA is served.
+//
+// A reply with status != 0 has the payload 0 arg0 u64 | 8 arg1 u64 | 16 message (0..512, UTF-8, for people). Which numbers
+// a status carries is said at its constant.
+//
+// A server that does not speak the client's version answers Hello with StatusVersion, arg0 = its own version, and closes.
+//
+// # Which requests may be sent again
+//
+// A request whose reply did not come (deadline, lost connection) may or may not have been carried out. Safe to repeat, on
+// any connection: Hello, ReadArena, Stat, ReadDurable, List, NodeStat and Ping, which change nothing; Put, because the bytes of a
+// chunk at a position never change; Publish, because a node keeps the greatest length of an incarnation, so that a late
+// duplicate is stale and not wrong. Append is safe only with an explicit offset: when the first attempt was carried out, the
+// second is refused with StatusOffset, whose arg0 then is at least offset + len(data); under the one-writer rule that means
+// "already there". Append at the end (NoOffset) must not be repeated: the bytes could land twice. RDMAConnect makes
+// an endpoint per request; repeating it is safe but uses another one until the connection closes. Op.Repeatable holds this table.
+package wire

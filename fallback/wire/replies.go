@@ -1,0 +1,103 @@
+package wire
+
+import (
+	"io"
+	"net"
+)
+
+// AppendReply appends the header of a good reply to request req, whose payload of n bytes (at most MaxPayload) is to follow.
+// With it a server answers a ReadArena as net.Buffers{header, arena slices...}: no copy.
+func AppendReply(dst []byte, req Header, n int) []byte {
+	return AppendHeader(dst, Header{Length: uint32(n), Op: req.Op, ID: req.ID})
+}
+
+// AppendError appends a whole reply frame that refuses request req with err (see ErrorOf); the message is cut at MaxMessage.
+func AppendError(dst []byte, req Header, err error) []byte {
+	e := ErrorOf(err)
+	if e == nil || e.Status == StatusOK {
+		e = &Error{Status: StatusInternal, Message: "refusal without an error"}
+	}
+	n := errFixed + len(cut(e.Message, MaxMessage))
+	dst = AppendHeader(dst, Header{Length: uint32(n), Op: req.Op, Status: e.Status, ID: req.ID})
+	return e.appendPayload(dst)
+}
+
+// WriteError writes a reply that refuses request req with err.
+func WriteError(w io.Writer, req Header, err error) error {
+	_, werr := w.Write(AppendError(nil, req, err))
+	return werr
+}
+
+// Replies gathers replies and writes them in one vectored write: headers and small payloads in a buffer of its own, large
+// payloads by reference. After it has grown to what a connection needs, it allocates no more. One goroutine at a time.
+type Replies struct {
+	buf  []byte
+	open int // buf[open:] is not in vec yet
+	vec  net.Buffers
+	out  net.Buffers // what WriteTo consumes; a field, because a local would escape
+	size int
+}
+
+// Header begins a good reply of n payload bytes, which Bytes and Copy calls must then add up to.
+func (r *Replies) Header(req Header, n int) {
+	r.buf = AppendReply(r.buf, req, n)
+	r.size += HeaderLen
+}
+
+// Bytes adds payload by reference: p must stay until Flush or Reset. (Arena bytes may change meanwhile: whoever reads them
+// verifies them.)
+func (r *Replies) Bytes(p []byte) {
+	r.seal()
+	r.vec = append(r.vec, p)
+	r.size += len(p)
+}
+
+// Copy adds payload by value.
+func (r *Replies) Copy(p []byte) {
+	r.buf = append(r.buf, p...)
+	r.size += len(p)
+}
+
+// Reply adds a whole good reply whose payload is copied.
+func (r *Replies) Reply(req Header, payload []byte) {
+	r.Header(req, len(payload))
+	r.Copy(payload)
+}
+
+// Error adds a whole refusal.
+func (r *Replies) Error(req Header, err error) {
+	n := len(r.buf)
+	r.buf = AppendError(r.buf, req, err)
+	r.size += len(r.buf) - n
+}
+
+// Size is how many bytes Flush would write. A server flushes when nothing more is Ready, or when this exceeds its bound.
+func (r *Replies) Size() int { return r.size }
+
+// seal makes what was appended to buf a segment. Segments keep pointing at the right bytes when buf moves: append copies, and
+// the old array is not written again.
+func (r *Replies) seal() {
+	if r.open < len(r.buf) {
+		r.vec = append(r.vec, r.buf[r.open:len(r.buf):len(r.buf)])
+		r.open = len(r.buf)
+	}
+}
+
+// Flush writes everything (writev on TCP and Unix sockets) and forgets it. After an error the stream is out of step: close
+// the connection.
+func (r *Replies) Flush(w io.Writer) error {
+	if r.size == 0 {
+		return nil
+	}
+	r.seal()
+	r.out = r.vec
+	_, err := r.out.WriteTo(w)
+	r.Reset()
+	return err
+}
+
+// Reset forgets everything that was not flushed.
+func (r *Replies) Reset() {
+	clear(r.vec)
+	r.vec, r.out, r.buf, r.open, r.size = r.vec[:0], nil, r.buf[:0], 0, 0
+}
