@@ -4,6 +4,8 @@
 # shellcheck disable=SC2154 # run_* are set by run.sh
 set -uo pipefail
 here=/run/rxe-vm
+# shellcheck disable=SC2034 # for log.sh
+me='rxe-vm guest'
 # shellcheck source=scripts/lib/log.sh
 . "$here/log.sh"
 # shellcheck source=scripts/lib/rxe.sh
@@ -12,13 +14,14 @@ here=/run/rxe-vm
 . "$here/run.sh"
 
 fail() {
-	say "rxe-vm guest: $*"
+	say "$*"
 	exit 125
 }
 
 export PATH=$run_path:/usr/sbin:/usr/bin:/sbin:/bin
 # Registered memory counts against memlock, and tests that want a small limit can lower it.
 ulimit -l unlimited
+ulimit -c 0
 ulimit -Hn 1048576
 ulimit -Sn 65536
 mkdir -p /tmp/home
@@ -42,5 +45,16 @@ none)
 	;;
 esac
 
+read -r up _ </proc/uptime
 cd "$run_cwd" 2>/dev/null || fail "the directory $run_cwd is not visible in the guest; it lives on a part of the host that is not passed through (/run, /dev, /proc, /sys)"
-exec "${run_cmd[@]}"
+
+# The host's limit counts from the start of the guest. A command that does not end gets SIGQUIT, on which a Go program prints its goroutines.
+left=$((run_timeout - ${up%%.*}))
+((left >= 1)) || left=1
+rc=0
+timeout --signal=QUIT --kill-after=5 "$left" "${run_cmd[@]}" || rc=$?
+if ((rc == 124 || rc == 137)); then
+	read -r now _ </proc/uptime
+	((${now%%.*} < run_timeout)) || { say "ended after $run_timeout s (--timeout), boot included: ${run_cmd[*]}"; rc=124; }
+fi
+exit "$rc"

@@ -10,6 +10,7 @@
 # It appears under its final name complete or not at all.
 
 # Changes whenever what is prepared changes, so that an older cache is not mistaken for ours.
+# shellcheck disable=SC2034 # used by rxe-vm
 kernel_format=2
 
 # Without one of these there is no guest.
@@ -41,7 +42,7 @@ kernel_prepare() {
 		done
 	fi
 
-	kernel_unpack "$dir" "$tmp" || return 1
+	kernel_unpack "$tmp" || return 1
 	image=$(find "$tmp/root/boot" -name 'vmlinuz-*' | sort -V | tail -n 1)
 	[[ -n $image ]] || { say "the kernel package holds no vmlinuz"; return 1; }
 	version=${image##*/vmlinuz-}
@@ -75,9 +76,9 @@ kernel_packages() {
 		grep -E '^linux-(image|modules|modules-extra)-[0-9]' | grep -Ev -- '-cloud-|-unsigned-|-dbg' | sort -u
 }
 
-# kernel_unpack CACHE TMP: the kernel packages, unpacked in TMP/root.
+# kernel_unpack TMP: the kernel packages, unpacked in TMP/root.
 kernel_unpack() {
-	local cache=$1 tmp=$2 pkg deb packages
+	local tmp=$1 pkg deb packages
 	if ! have dpkg-deb || ! apt_lists; then
 		say "no kernel with soft-RoCE is installed here, and packages can be fetched on Debian and Ubuntu only (with package lists: apt-get update)."
 		say "Install a kernel that has the modules ${kernel_required[*]} and leave its /boot/vmlinuz-* readable."
@@ -91,7 +92,10 @@ kernel_unpack() {
 	mkdir "$tmp/root"
 	for pkg in "${packages[@]}"; do
 		say "fetching $pkg"
-		deb=$(package_fetch "$tmp" "$pkg") && [[ -n $deb ]] || { say "cannot fetch $pkg"; return 1; }
+		if ! deb=$(package_fetch "$tmp" "$pkg") || [[ -z $deb ]]; then
+			say "cannot fetch $pkg"
+			return 1
+		fi
 		# The big subsystems that no guest of ours has hardware for are left out.
 		dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$tmp/root" --no-same-owner \
 			--exclude='*/drivers/gpu' --exclude='*/drivers/media' --exclude='*/sound' --exclude='*/drivers/net/wireless' \
