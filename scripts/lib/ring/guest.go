@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"os/exec"
 	"strings"
 )
@@ -14,26 +16,42 @@ type section struct {
 	exit   string // "" when the guest ended before the binary did
 }
 
-// sections splits marked output. What stands before the first marker is dropped:
-// scripts/rxe-vm has shown it.
-func sections(all []byte) (out []section) {
-	for line := range bytes.Lines(all) {
+// sections splits marked output and calls do with each section as it ends. What
+// stands outside of sections is dropped: the guest's own messages go to stderr.
+func sections(r io.Reader, do func(section) error) error {
+	in := bufio.NewReaderSize(r, 1<<16)
+	var s *section
+	flush := func() error {
+		if s == nil {
+			return nil
+		}
+		done := *s
+		s = nil
+		return do(done)
+	}
+	for {
+		line, err := in.ReadBytes('\n')
 		text := strings.TrimSpace(string(line))
 		if p, ok := strings.CutPrefix(text, "=== PACKAGE "); ok {
-			out = append(out, section{pkg: p})
-			continue
-		}
-		if len(out) == 0 {
-			continue
-		}
-		s := &out[len(out)-1]
-		if code, ok := strings.CutPrefix(text, "=== EXIT "); ok {
+			if err := flush(); err != nil {
+				return err
+			}
+			s = &section{pkg: p}
+		} else if code, ok := strings.CutPrefix(text, "=== EXIT "); ok && s != nil {
 			s.exit = code
-			continue
+			if err := flush(); err != nil {
+				return err
+			}
+		} else if s != nil {
+			s.output = append(s.output, line...)
 		}
-		s.output = append(s.output, line...)
+		if err == io.EOF {
+			return flush()
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return out
 }
 
 // events converts a section with the tool that go test itself uses. A binary

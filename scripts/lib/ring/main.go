@@ -48,20 +48,13 @@ func read(c *count, r io.Reader, guest bool) error {
 	if !guest {
 		return c.events(r)
 	}
-	all, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	for _, s := range sections(all) {
+	return sections(r, func(s section) error {
 		events, err := s.events()
 		if err != nil {
 			return err
 		}
-		if err := c.events(bytes.NewReader(events)); err != nil {
-			return err
-		}
-	}
-	return nil
+		return c.events(bytes.NewReader(events))
+	})
 }
 
 func appendLine(path, line string) error {
