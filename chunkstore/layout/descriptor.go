@@ -27,7 +27,10 @@ func (d Descriptor) Of(generation uint32) bool {
 }
 
 // ParseDescriptor reads the descriptor of chunk i (0 to 15) from the copied
-// descriptors of an extent.
+// descriptors of an extent. One that the copy does not have is zero: nothing here.
 func ParseDescriptor(descs []byte, i int) Descriptor {
+	if i < 0 || i >= len(descs)/DescriptorSize {
+		return 0
+	}
 	return Descriptor(load64(descs[i*DescriptorSize:]))
 }

@@ -53,8 +53,11 @@ func (e Entry) Words() [4]uint64 {
 }
 
 // ParseEntry reads the entry at an offset of a copied length page. It proves
-// nothing: see Valid.
+// nothing: see Valid. One that the copy does not have is no entry.
 func ParseEntry(page []byte, offset int) Entry {
+	if offset < 0 || offset > len(page)-EntrySize {
+		return Entry{}
+	}
 	b := page[offset : offset+EntrySize]
 	w1, w2 := load64(b[8:]), load64(b[16:])
 	return Entry{

@@ -18,6 +18,6 @@ var (
 	// ErrCorrupt is returned when a header's CRC or sizes contradict each other.
 	ErrCorrupt = errors.New("corrupt arena header")
 	// ErrSize is returned when an arena of the wanted size cannot hold one set of
-	// each table, or is larger than the format can address.
+	// each table.
 	ErrSize = errors.New("unusable arena size")
 )

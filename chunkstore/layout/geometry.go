@@ -20,7 +20,8 @@ const (
 )
 
 // GeometryFor returns the largest geometry that fits size bytes: 1/64 of it for
-// length pages, the rest for extents. The smallest arena is about 1.2 MiB.
+// length pages, the rest for extents. What is left over at the end of size is
+// unused: allocate Geometry.Size bytes. The smallest arena is about 1.1 MiB.
 // Errors match ErrSize.
 func GeometryFor(size uint64) (Geometry, error) {
 	g := Geometry{PageSets: uint32(min(max(size/64/(Ways*PageSize), 1), maxAutoPageSets))}

@@ -42,11 +42,10 @@ func identityCheck(b []byte) uint32 {
 	return 1
 }
 
-// ParseIdentity reads a copied identity. ok is false for an empty way and for
-// one that was read half written.
+// ParseIdentity reads a copied identity. ok is false for an empty way, for one
+// that was read half written, and for fewer than IdentitySize bytes.
 func ParseIdentity(b []byte) (id Identity, ok bool) {
-	b = b[:IdentitySize]
-	if load64(b[24:]) == 0 {
+	if len(b) < IdentitySize || load64(b[24:]) == 0 {
 		return Identity{}, false
 	}
 	id = Identity{Key: Hash(b[:16]), Number: load64(b[16:]), Generation: binary.LittleEndian.Uint32(b[24:])}
@@ -55,9 +54,9 @@ func ParseIdentity(b []byte) (id Identity, ok bool) {
 }
 
 // FindIdentity looks for a key in the copied identities of one set (SetSize
-// bytes) and returns its way and generation.
+// bytes; the ways that a shorter copy has) and returns its way and generation.
 func FindIdentity(set []byte, key Hash, number uint64) (way int, generation uint32, ok bool) {
-	for way = range Ways {
+	for way = range min(Ways, len(set)/IdentitySize) {
 		b := set[way*IdentitySize:][:IdentitySize]
 		if Hash(b[:16]) != key || load64(b[16:]) != number {
 			continue // cheap refusal first: the CRC is only for the likely hit

@@ -17,7 +17,8 @@
 // Both tables (length pages and extents) are set-associative: a key has two
 // candidate sets of 16 ways, and lives in at most one way of them. An index is
 // set*16 + way, and is the same in the identity, descriptor and slot arrays.
-// There are no pointers in remote memory, only identities.
+// There are no pointers in remote memory, only identities. The memory object may
+// be longer than its arena (whole huge pages); the rest of it is zero.
 //
 // # Header
 //
@@ -63,6 +64,11 @@
 // The tail chunk of a length is the chunk that holds byte length-1. The check
 // binds the entry to (stream, shard, incarnation) through the hash, and shows an
 // entry that was read half old, half new: such an entry is read again.
+//
+// A node updates an entry in place, word by word: heartbeat and flags, length,
+// then tail CRC and check. When the incarnation changes it is zeroed first and
+// stored last. A node that is stopped between two of these stores leaves an entry
+// that does not check until it goes on: to a reader the same as no answer.
 //
 // # What a CRC proves
 //
