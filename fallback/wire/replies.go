@@ -31,31 +31,24 @@ func WriteError(w io.Writer, req Header, err error) error {
 // Replies gathers replies and writes them in one vectored write: headers and small payloads in a buffer of its own, large
 // payloads by reference. After it has grown to what a connection needs, it allocates no more. One goroutine at a time.
 type Replies struct {
-	buf  []byte
-	open int // buf[open:] is not in vec yet
-	vec  net.Buffers
-	out  net.Buffers // what WriteTo consumes; a field, because a local would escape
-	size int
+	g   gather
+	out net.Buffers // what Flush consumes; a field, because a local would escape
 }
 
 // Header begins a good reply of n payload bytes, which Bytes and Copy calls must then add up to.
 func (r *Replies) Header(req Header, n int) {
-	r.buf = AppendReply(r.buf, req, n)
-	r.size += HeaderLen
+	r.g.buf = AppendReply(r.g.buf, req, n)
+	r.g.size += HeaderLen
 }
 
 // Bytes adds payload by reference: p must stay until Flush or Reset. (Arena bytes may change meanwhile: whoever reads them
 // verifies them.)
-func (r *Replies) Bytes(p []byte) {
-	r.seal()
-	r.vec = append(r.vec, p)
-	r.size += len(p)
-}
+func (r *Replies) Bytes(p []byte) { r.g.borrow(p) }
 
 // Copy adds payload by value.
 func (r *Replies) Copy(p []byte) {
-	r.buf = append(r.buf, p...)
-	r.size += len(p)
+	r.g.buf = append(r.g.buf, p...)
+	r.g.size += len(p)
 }
 
 // Reply adds a whole good reply whose payload is copied.
@@ -66,31 +59,22 @@ func (r *Replies) Reply(req Header, payload []byte) {
 
 // Error adds a whole refusal.
 func (r *Replies) Error(req Header, err error) {
-	n := len(r.buf)
-	r.buf = AppendError(r.buf, req, err)
-	r.size += len(r.buf) - n
+	n := len(r.g.buf)
+	r.g.buf = AppendError(r.g.buf, req, err)
+	r.g.size += len(r.g.buf) - n
 }
 
 // Size is how many bytes Flush would write. A server flushes when nothing more is Ready, or when this exceeds its bound.
-func (r *Replies) Size() int { return r.size }
-
-// seal makes what was appended to buf a segment. Segments keep pointing at the right bytes when buf moves: append copies, and
-// the old array is not written again.
-func (r *Replies) seal() {
-	if r.open < len(r.buf) {
-		r.vec = append(r.vec, r.buf[r.open:len(r.buf):len(r.buf)])
-		r.open = len(r.buf)
-	}
-}
+func (r *Replies) Size() int { return r.g.size }
 
 // Flush writes everything (writev on TCP and Unix sockets) and forgets it. After an error the stream is out of step: close
 // the connection.
 func (r *Replies) Flush(w io.Writer) error {
-	if r.size == 0 {
+	if r.g.size == 0 {
 		return nil
 	}
-	r.seal()
-	r.out = r.vec
+	r.g.seal()
+	r.out = r.g.vec
 	_, err := r.out.WriteTo(w)
 	r.Reset()
 	return err
@@ -98,6 +82,6 @@ func (r *Replies) Flush(w io.Writer) error {
 
 // Reset forgets everything that was not flushed.
 func (r *Replies) Reset() {
-	clear(r.vec)
-	r.vec, r.out, r.buf, r.open, r.size = r.vec[:0], nil, r.buf[:0], 0, 0
+	r.out = nil
+	r.g.reset()
 }
