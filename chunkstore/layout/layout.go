@@ -81,8 +81,9 @@
 // # Order
 //
 // A node writes data, then the descriptor, then (after the quorum) the entry. A
-// way that is reused is first made empty, its descriptors zeroed, then written
-// under another generation. Readers rely on no order inside or between the
+// way that is reused is first made empty, its descriptors or entries zeroed, then
+// written under another generation: who remembers where a key was finds nothing
+// there, and looks for it again. Readers rely on no order inside or between the
 // READs of a batch (IBA gives none inside one READ, and PCIe none between two);
 // they rely on aligned 8-byte words being whole, on the CRC, and on the length
 // having been read before its data was asked for.

@@ -1,0 +1,46 @@
+// Package chunkstore is the cache of one node: recent chunks and published
+// lengths in an arena that consumers read without its help. Package layout
+// defines the arena's bytes; this package decides which key holds which way, and
+// in which order words are stored so that whatever validates is right.
+//
+// # Put
+//
+// A put is a piece [From, End) of one chunk. What happens depends on the valid
+// length V of the chunk on the node, 0 when it is not there:
+//
+//	From > V        ErrPrefix: the node lacks [V, From)
+//	From == V       the chunk is extended
+//	End <= V        the same bytes again: nothing to do; other bytes: conflict
+//	From < V < End  the overlap is compared (other bytes: conflict), the rest extends
+//
+// The CRC of the resulting prefix must be Put.CRC, else that is a conflict too. A
+// conflict at From > 0 is answered by ErrPrefix, so that the writer sends the
+// chunk from its start. At From == 0 it is the node that is wrong: published
+// bytes never change under one generation, hence the extent is emptied and begun
+// under a new generation with this chunk; its other chunks become holes.
+//
+// Bytes are copied first, then the chunk's descriptor is stored as one word. A
+// descriptor never covers bytes that are not there.
+//
+// # Placing and evicting
+//
+// A key has two candidate sets of 16 ways. A new key takes an empty way of the
+// set with fewer live keys, else one whose time to live has passed, else the
+// least recently modified way of both sets: a capacity eviction. Nothing moves.
+// Before a way is reused its identity is emptied and its descriptors are zeroed;
+// then it gets a new generation and the new identity, the last word last.
+//
+// A key's age counts from its last accepted put, or for length pages from the
+// last publish of any entry of the page. Keys past their time stay readable until
+// their way is wanted, or until Evict finds the table filled beyond EvictFrom.
+//
+// # Publish
+//
+// An entry is updated in place, word by word; its check word shows a mixture.
+// Within one incarnation the length never goes back, and sealed stays. A process
+// that is stopped in the midst of an update leaves an entry that does not check
+// until it goes on.
+//
+// The times, generations and keys that these decisions need are in ordinary Go
+// memory; the arena holds only what consumers read.
+package chunkstore

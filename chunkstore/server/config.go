@@ -1,0 +1,234 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rmatail/rmatail/chunkstore"
+	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/fallback/durable"
+	"github.com/rmatail/rmatail/rdma"
+)
+
+// RDMAMode says what happens when RDMA cannot be had.
+type RDMAMode int
+
+const (
+	// RDMAAuto serves without RDMA, and logs why.
+	RDMAAuto RDMAMode = iota
+	// RDMAOff does not look for devices.
+	RDMAOff
+	// RDMARequire fails the start.
+	RDMARequire
+)
+
+// ParseRDMAMode reads auto, off or require.
+func ParseRDMAMode(s string) (RDMAMode, error) {
+	for m := RDMAAuto; m <= RDMARequire; m++ {
+		if s == m.String() {
+			return m, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: RDMA mode %q, want auto, off or require", ErrConfig, s)
+}
+
+func (m RDMAMode) String() string { return [...]string{"auto", "off", "require"}[m] }
+
+// SocketNone as Config.Socket switches shared memory off.
+const SocketNone = "none"
+
+// Config describes a node. The zero value of each field but Listen means its
+// default.
+type Config struct {
+	// Listen is the TCP address, host:port. Port 0 picks a free one.
+	Listen string
+	// Dir is the durable directory that the node owns. Empty: the node is a cache
+	// alone, and refuses durable operations with wire.ErrNoStore.
+	Dir string
+	// Durable says how appends become durable. Its Logger and Clock are the node's.
+	Durable durable.Options
+	// Arena is how the arena is made: its size (64 MiB), pages, locking, times to
+	// live. Its Clock is the node's, if unset.
+	Arena chunkstore.Config
+	// Socket is the path of the Unix socket that hands out the arena to processes
+	// of this host. Empty: rmatail-UID/PORT.sock under the temporary directory.
+	// SocketNone: none.
+	Socket string
+	// RDMAMode and RDMA say whether and how the arena is exported by RDMA.
+	RDMAMode RDMAMode
+	RDMA     rdma.Config
+	// HTTP is the address of /metrics, /healthz and /readyz. Empty: none.
+	HTTP string
+	// Limits bound what clients can use up.
+	Limits Limits
+
+	// EvictEvery is how often expired chunks and lengths are swept. 1 s.
+	EvictEvery time.Duration
+	// Heartbeat is how often the node's appenders publish when idle. 1 s.
+	Heartbeat time.Duration
+
+	Logger *slog.Logger // nil: nothing is logged
+	// Registerer receives the metrics. /metrics serves it if it is a Gatherer too,
+	// as a *prometheus.Registry is. nil: a registry of the node's own if HTTP is set.
+	Registerer prometheus.Registerer
+	Clock      func() time.Time // nil: time.Now
+}
+
+// Limits bound what clients can use up. The zero value of each means its default.
+type Limits struct {
+	// Connections at once; one more is closed at once. 4,096.
+	Connections int
+	// InFlight are the requests of one connection that wait for a disk or a
+	// device. 64.
+	InFlight int
+	// InFlightBytes are the bytes of appends of one connection that wait. 8 MiB.
+	InFlightBytes int
+	// AppendBytes are those of all connections. 64 MiB.
+	AppendBytes int
+	// DurableReads are the durable reads of all connections on the disk at once. 16.
+	DurableReads int
+	// DurableBytes are the bytes of all durable reads that are not yet with their
+	// clients. 32 MiB, at least 1 MiB.
+	DurableBytes int
+	// Appenders are the shards that are open for append at once. 1,024.
+	Appenders int
+	// AppenderIdle is how long a shard stays open after its last append. 10 min.
+	AppenderIdle time.Duration
+	// Handshake bounds the time from accept to the Hello. 5 s.
+	Handshake time.Duration
+	// Frame bounds the time from the first byte of a frame to its last. 30 s.
+	Frame time.Duration
+	// Write bounds one write of replies, after which a client that does not read
+	// is cut off. 30 s.
+	Write time.Duration
+	// Idle cuts off a client that asks for nothing, unless its reads go over RDMA.
+	// 0: never; a client that is gone is noticed by TCP keepalive within 30 s.
+	Idle time.Duration
+	// Request bounds a request whose client states no budget. 10 s.
+	Request time.Duration
+	// RequestMax bounds every other request. 2 min.
+	RequestMax time.Duration
+	// FlushBytes of replies gather before they are written. 256 KiB.
+	FlushBytes int
+	// QueuePairs of one connection; the oldest is closed for a further one. 2.
+	QueuePairs int
+}
+
+func (l Limits) withDefaults() Limits {
+	l.Connections = cmp.Or(l.Connections, 4096)
+	l.InFlight = cmp.Or(l.InFlight, 64)
+	l.InFlightBytes = cmp.Or(l.InFlightBytes, 8<<20)
+	l.AppendBytes = cmp.Or(l.AppendBytes, 64<<20)
+	l.DurableReads = cmp.Or(l.DurableReads, 16)
+	l.DurableBytes = cmp.Or(l.DurableBytes, 32<<20)
+	l.Appenders = cmp.Or(l.Appenders, 1024)
+	l.AppenderIdle = cmp.Or(l.AppenderIdle, 10*time.Minute)
+	l.Handshake = cmp.Or(l.Handshake, 5*time.Second)
+	l.Frame = cmp.Or(l.Frame, 30*time.Second)
+	l.Write = cmp.Or(l.Write, 30*time.Second)
+	l.Request = cmp.Or(l.Request, 10*time.Second)
+	l.RequestMax = cmp.Or(l.RequestMax, 2*time.Minute)
+	l.FlushBytes = cmp.Or(l.FlushBytes, 256<<10)
+	l.QueuePairs = cmp.Or(l.QueuePairs, 2)
+	return l
+}
+
+func (c Config) withDefaults() Config {
+	c.Arena.Bytes = cmp.Or(c.Arena.Bytes, 64<<20)
+	c.EvictEvery = cmp.Or(c.EvictEvery, time.Second)
+	c.Heartbeat = cmp.Or(c.Heartbeat, time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Arena.Clock == nil {
+		c.Arena.Clock = c.Clock
+	}
+	c.Durable.Clock, c.Durable.Logger = c.Clock, c.Logger
+	c.Limits = c.Limits.withDefaults()
+	return c
+}
+
+// Validate reports the first setting that cannot work, and what to set instead.
+// Errors match ErrConfig.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if err := checkAddress("listen", c.Listen); err != nil {
+		return err
+	}
+	if c.HTTP != "" {
+		if err := checkAddress("http", c.HTTP); err != nil {
+			return err
+		}
+	}
+	if err := c.Arena.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if _, err := layout.GeometryFor(c.Arena.Bytes); err != nil {
+		return fmt.Errorf("%w: arena: %w; 64 MiB is a good start", ErrConfig, err)
+	}
+	if c.RDMAMode < RDMAAuto || c.RDMAMode > RDMARequire {
+		return fmt.Errorf("%w: RDMA mode %d, want auto, off or require", ErrConfig, int(c.RDMAMode))
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"eviction interval", c.EvictEvery}, {"heartbeat", c.Heartbeat},
+	} {
+		if d.value <= 0 {
+			return fmt.Errorf("%w: %s of %v; leave it unset for the default", ErrConfig, d.name, d.value)
+		}
+	}
+	return c.Limits.validate()
+}
+
+func (l Limits) validate() error {
+	for _, n := range []struct {
+		name  string
+		value int
+		least int
+	}{
+		{"connections", l.Connections, 1}, {"in-flight requests", l.InFlight, 1}, {"in-flight bytes", l.InFlightBytes, 1 << 20},
+		{"append bytes", l.AppendBytes, 1 << 20}, {"durable reads", l.DurableReads, 1}, {"durable bytes", l.DurableBytes, 1 << 20},
+		{"appenders", l.Appenders, 1}, {"flush bytes", l.FlushBytes, 1}, {"queue pairs", l.QueuePairs, 1},
+	} {
+		if n.value < n.least {
+			return fmt.Errorf("%w: limit of %d %s, want at least %d", ErrConfig, n.value, n.name, n.least)
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"appender idle", l.AppenderIdle}, {"handshake", l.Handshake}, {"frame", l.Frame}, {"write", l.Write},
+		{"request", l.Request}, {"longest request", l.RequestMax},
+	} {
+		if d.value <= 0 {
+			return fmt.Errorf("%w: %s time of %v; leave it unset for the default", ErrConfig, d.name, d.value)
+		}
+	}
+	if l.Idle < 0 {
+		return fmt.Errorf("%w: idle time of %v; 0 means never", ErrConfig, l.Idle)
+	}
+	return nil
+}
+
+func checkAddress(what, addr string) error {
+	if addr == "" {
+		return fmt.Errorf("%w: no %s address; set one such as 127.0.0.1:7440, or :7440 for all interfaces", ErrConfig, what)
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("%w: %s address %q: %w; want host:port, such as 127.0.0.1:7440", ErrConfig, what, addr, err)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return fmt.Errorf("%w: %s address %q: %w; want a port of 0 to 65535", ErrConfig, what, addr, err)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rmatail/rmatail/fallback/wire"
+)
+
+const (
+	// inputBuffer holds seven puts or a hundred polls: what one read takes in.
+	inputBuffer = 32 << 10
+	// gatherMax bounds the replies of one flush by number, next to Limits.FlushBytes.
+	gatherMax = 64
+)
+
+// conn is one client. Its serve goroutine reads the frames and answers what only
+// touches memory; requests that can wait run beside it.
+type conn struct {
+	s   *Server
+	nc  net.Conn
+	in  input
+	br  *bufio.Reader
+	fr  *wire.FrameReader
+	log *slog.Logger
+
+	// Replies of the serve goroutine, and how many they are.
+	out      wire.Replies
+	gathered int
+
+	// life ends with the connection; reads for a client that is gone end with it.
+	life context.Context
+	end  context.CancelFunc
+	work sync.WaitGroup // requests that run beside
+	slow struct {
+		sync.Mutex
+		requests, bytes int
+	}
+	pairs pairs
+
+	// write is the right to write to nc.
+	write struct {
+		sync.Mutex
+		out wire.Replies // of the requests that run beside
+	}
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{s: s, nc: nc, log: s.log.With("client", nc.RemoteAddr().String())}
+	l := s.cfg.Limits
+	c.in = input{conn: nc, idle: l.Idle, frame: l.Frame, until: time.Now().Add(l.Handshake)}
+	c.br = bufio.NewReaderSize(&c.in, inputBuffer)
+	c.fr = wire.NewFrameReader(c.br)
+	c.life, c.end = context.WithCancel(s.life)
+	c.pairs.limit = l.QueuePairs
+	return c
+}
+
+// serve runs the connection to its end. It is the one place where it is closed.
+func (c *conn) serve() {
+	err := c.guarded(c.frames)
+	c.in.stop()
+	c.end()
+	c.pairs.close()
+	c.work.Wait() // each within its own deadline
+	c.nc.Close()
+	c.s.counters.closed(err)
+	switch {
+	case err == nil, errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), c.in.isStopped() && errors.Is(err, os.ErrDeadlineExceeded):
+		c.log.Debug("connection closed")
+	default:
+		c.log.Info("connection closed", "err", err)
+	}
+}
+
+// guarded turns a panic of f into an error: a bug that one client can reach must
+// not take the others down.
+func (c *conn) guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = c.s.panicked(p)
+		}
+	}()
+	return f()
+}
+
+// frames answers requests until the client closes, breaks the protocol, or the
+// node stops.
+func (c *conn) frames() error {
+	if err := c.handshake(); err != nil {
+		return err
+	}
+	for {
+		h, p, err := c.fr.Next()
+		if err != nil {
+			if c.excused(err) {
+				continue
+			}
+			return err
+		}
+		c.s.counters.request(h.Op)
+		c.request(h, p)
+		c.gathered++
+		if c.gathered >= gatherMax || c.out.Size() >= c.s.cfg.Limits.FlushBytes || !c.fr.Ready() {
+			if err := c.flush(); err != nil {
+				return err
+			}
+		}
+		c.in.border(c.br.Buffered() - c.lent(h))
+	}
+}
+
+// lent is how many buffered bytes belong to the frame that was just handled.
+func (c *conn) lent(h wire.Header) int {
+	if n := wire.HeaderLen + int(h.Length); n <= c.br.Size() {
+		return n
+	}
+	return 0
+}
+
+// excused reports whether a read ended only because an idle client is one whose
+// reads go over RDMA.
+func (c *conn) excused(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) && !c.in.within && !c.in.isStopped() && c.pairs.any()
+}
+
+// handshake reads the Hello and answers it.
+func (c *conn) handshake() error {
+	h, p, err := c.fr.Next()
+	if err != nil {
+		return fmt.Errorf("handshake: %w", err)
+	}
+	c.s.counters.request(h.Op)
+	hello, err := wire.ParseHelloRequest(p)
+	var reply []byte
+	if err == nil {
+		reply, err = c.s.hello().AppendTo(nil)
+	}
+	if err != nil {
+		c.refuse(h, err)
+		return errors.Join(fmt.Errorf("handshake: %w", err), c.flush())
+	}
+	if hello.Name != "" {
+		c.log = c.log.With("name", hello.Name)
+	}
+	c.out.Reply(h, reply)
+	c.in.until = time.Time{}
+	c.in.border(c.br.Buffered() - c.lent(h))
+	return c.flush()
+}
+
+// refuse gathers an error reply. Only the serve goroutine.
+func (c *conn) refuse(h wire.Header, err error) {
+	c.s.counters.refused(err)
+	c.out.Error(h, err)
+}
+
+// flush writes the gathered replies.
+func (c *conn) flush() error {
+	c.gathered = 0
+	if c.out.Size() == 0 {
+		return nil
+	}
+	c.write.Lock()
+	defer c.write.Unlock()
+	return c.flushLocked(&c.out)
+}
+
+// flushLocked writes replies. After an error the stream is out of step: nobody
+// writes again.
+func (c *conn) flushLocked(out *wire.Replies) error {
+	c.nc.SetWriteDeadline(time.Now().Add(c.s.cfg.Limits.Write)) // fails only on a closed connection, as the write then does
+	err := out.Flush(c.nc)
+	if err != nil {
+		c.nc.Close()
+		return fmt.Errorf("replies: %w", err)
+	}
+	return nil
+}
+
+// answer writes one reply from a request that runs beside: payload, which it
+// does not keep, or err.
+func (c *conn) answer(h wire.Header, payload []byte, err error) {
+	c.write.Lock()
+	defer c.write.Unlock()
+	out := &c.write.out
+	if err != nil {
+		c.s.counters.refused(err)
+		out.Error(h, err)
+	} else {
+		out.Header(h, len(payload))
+		if len(payload) > 0 {
+			out.Bytes(payload)
+		}
+	}
+	if err := c.flushLocked(out); err != nil {
+		c.in.stop()
+	}
+}

@@ -1,0 +1,32 @@
+// Package server is one node: an arena that consumers read one-sidedly, and the
+// TCP protocol of fallback/wire around it.
+//
+// A node offers its arena in three ways, all of the same bytes at (offset,
+// length): as a read-only mapping handed over a Unix socket, as a registered
+// memory region, and by the operation ReadArena, answered by vectored writes
+// from the arena itself. It takes puts and publishes from producers elsewhere.
+// With a durable directory it owns that store too: it takes appends, mirrors
+// them into its arena, and serves durable reads, each under limits of its own.
+//
+// # A connection
+//
+// One goroutine reads the frames of a connection. Operations that only touch
+// memory (ReadArena, Put, Publish, Ping) are answered in place: replies gather
+// until no whole request is left in the input, or Limits.FlushBytes are reached,
+// then leave in one writev. Operations that can wait (appends, the durable
+// store, RDMA connections) run beside it, at most Limits.InFlight for each
+// connection, and their replies overtake each other: a slow disk holds up no
+// arena read that was pipelined behind. What exceeds a limit is refused with
+// wire.ErrBusy; nothing queues without bound.
+//
+// A panic in a connection ends that connection alone. It is counted, and the
+// count must be zero: it is a bug.
+//
+// # Order
+//
+// Start: durable store, arena, Unix socket, RDMA, HTTP, and TCP last, so that a
+// node that answers has everything. Stop, in Shutdown: no new connections, new
+// requests are refused with wire.ErrClosing, those under way finish, appenders
+// flush and close, then the Unix socket and RDMA, the store, and the arena last,
+// when nothing can touch its memory any more.
+package server

@@ -1,0 +1,140 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/rmatail/rmatail/chunkstore"
+	"github.com/rmatail/rmatail/fallback/wire"
+)
+
+// Stats is the state of a node, also as JSON by the operation NodeStat.
+type Stats struct {
+	Epoch         uint64  `json:"epoch"`
+	UptimeSeconds float64 `json:"uptime_seconds"`
+	Listen        string  `json:"listen"`
+	Socket        string  `json:"socket,omitempty"` // of shared memory; empty: none
+	// RDMA is whether the arena is exported; RDMAReason is why not.
+	RDMA       bool   `json:"rdma"`
+	RDMAReason string `json:"rdma_reason,omitempty"`
+
+	Connections        int               `json:"connections"`
+	ConnectionsTotal   uint64            `json:"connections_total"`
+	ConnectionsRefused uint64            `json:"connections_refused"` // over the limit
+	Requests           map[string]uint64 `json:"requests"`            // by operation
+	Refusals           map[string]uint64 `json:"refusals"`            // by status
+	InFlight           int               `json:"in_flight"`           // that wait for a disk or a device
+
+	ArenaReads       uint64 `json:"arena_reads"` // ranges read over TCP
+	ArenaReadBytes   uint64 `json:"arena_read_bytes"`
+	Appends          uint64 `json:"appends"`
+	AppendBytes      uint64 `json:"append_bytes"`
+	DurableReads     uint64 `json:"durable_reads"`
+	DurableReadBytes uint64 `json:"durable_read_bytes"`
+	Appenders        int    `json:"appenders"`   // shards open for append
+	QueuePairs       int    `json:"queue_pairs"` // RDMA connections
+	Panics           uint64 `json:"panics"`      // bugs: must be zero
+
+	Arena chunkstore.Stats `json:"arena"`
+}
+
+const (
+	opSlots     = int(wire.OpPing) + 1        // slot 0: unknown operations
+	statusSlots = int(wire.StatusVersion) + 1 // slot 0: none
+)
+
+// counters are what Stats counts as it goes.
+type counters struct {
+	connections                       atomic.Int64
+	connectionsTotal, connectionsOver atomic.Uint64
+	requests                          [opSlots]atomic.Uint64
+	refusals                          [statusSlots]atomic.Uint64
+	inFlight, queuePairs              atomic.Int64
+	arenaReads, arenaReadBytes        atomic.Uint64
+	appends, appendBytes              atomic.Uint64
+	durableReads, durableReadBytes    atomic.Uint64
+	panics                            atomic.Uint64
+}
+
+func (c *counters) request(op wire.Op) {
+	i := int(op)
+	if i >= opSlots {
+		i = 0
+	}
+	c.requests[i].Add(1)
+}
+
+func (c *counters) refused(err error) {
+	c.refusals[wire.ErrorOf(err).Status].Add(1)
+}
+
+// panicError is what a panic in a connection becomes.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+func isPanic(err error) bool {
+	var p *panicError
+	return errors.As(err, &p)
+}
+
+// panicked counts and reports a panic: a bug, whatever the client has sent.
+func (s *Server) panicked(value any) error {
+	s.counters.panics.Add(1)
+	s.log.Error("panic in a connection: this is a bug, please report it", "panic", value, "stack", string(debug.Stack()))
+	return &panicError{value}
+}
+
+// Stats returns the node's state now. Any goroutine.
+func (s *Server) Stats() Stats {
+	c := &s.counters
+	st := Stats{
+		Epoch: s.arena.Epoch(), UptimeSeconds: time.Since(s.started).Seconds(),
+		Listen: s.Addr().String(), Socket: s.socketPath, RDMA: s.rdmaReason == "", RDMAReason: s.rdmaReason,
+		Connections: int(c.connections.Load()), ConnectionsTotal: c.connectionsTotal.Load(), ConnectionsRefused: c.connectionsOver.Load(),
+		Requests: make(map[string]uint64), Refusals: make(map[string]uint64), InFlight: int(c.inFlight.Load()),
+		ArenaReads: c.arenaReads.Load(), ArenaReadBytes: c.arenaReadBytes.Load(),
+		Appends: c.appends.Load(), AppendBytes: c.appendBytes.Load(),
+		DurableReads: c.durableReads.Load(), DurableReadBytes: c.durableReadBytes.Load(),
+		QueuePairs: int(c.queuePairs.Load()), Panics: c.panics.Load(),
+		Arena: s.arena.Stats(),
+	}
+	for i := range c.requests {
+		if n := c.requests[i].Load(); n > 0 {
+			st.Requests[opName(i)] = n
+		}
+	}
+	for i := range c.refusals {
+		if n := c.refusals[i].Load(); n > 0 {
+			st.Refusals[wire.Status(i).String()] = n
+		}
+	}
+	if s.appenders != nil {
+		st.Appenders = s.appenders.count()
+	}
+	return st
+}
+
+func opName(slot int) string {
+	if slot == 0 {
+		return "unknown"
+	}
+	return wire.Op(slot).String()
+}
+
+func (c *conn) nodeStat(_ context.Context, h wire.Header, p []byte) error {
+	if len(p) != 0 {
+		return fmt.Errorf("payload of %d B, want none: %w", len(p), wire.ErrBadRequest)
+	}
+	b, err := json.Marshal(c.s.Stats())
+	if err != nil {
+		return err
+	}
+	c.answer(h, b, nil)
+	return nil
+}
