@@ -1,0 +1,5 @@
+//go:build !linux && !darwin
+
+package durable
+
+func bootID() string { return "" }
