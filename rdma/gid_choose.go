@@ -30,11 +30,11 @@ type GIDWant struct {
 // follows. Who does not know PeerType (the dialling side) takes v2 if any v2
 // entry can work, v1 only if none can. Who knows it takes that type or none.
 //
-// Among the entries left, these decide in turn: RoCE v2 before v1; the peer's
-// address family; global before link-local, turned around for a link-local
-// peer; the smallest subnet that holds the peer; the source address of the
-// route; the lower port and index. On InfiniBand only the subnet prefix of the
-// peer and the index count.
+// Among the entries left, these decide in turn: RoCE v2 before v1; global before
+// link-local, turned around for a link-local peer; the peer's address family;
+// the smallest subnet that holds the peer; the source address of the route; the
+// lower port and index. On InfiniBand only the subnet prefix of the peer and the
+// index count.
 //
 // An explicit index wins over all rules but the ones that make a connection
 // impossible: such an entry is an error, not a reason to take another one.
@@ -52,11 +52,8 @@ func ChooseGID(table []GIDEntry, want GIDWant) (GIDEntry, Trace, error) {
 		if e.GID.IsZero() {
 			continue
 		}
-		v := Verdict{Entry: e, Reason: want.impossible(e)}
-		if v.Reason == "" && want.Explicit < 0 {
-			v.Reason = want.unfit(e)
-		}
-		if v.Reason == "" && (want.Explicit < 0 || want.Explicit == e.Index) {
+		v := Verdict{Entry: e, Reason: want.out(e)}
+		if v.Reason == "" {
 			r := want.rank(e)
 			if best < 0 || r.compare(bestRank) > 0 {
 				best, bestRank = len(trace), r
@@ -65,23 +62,21 @@ func ChooseGID(table []GIDEntry, want GIDWant) (GIDEntry, Trace, error) {
 		trace = append(trace, v)
 	}
 	if best < 0 {
-		return GIDEntry{}, trace, &NoGIDError{Cause: want.cause(sorted, trace), Trace: trace}
+		return GIDEntry{}, trace, &NoGIDError{Cause: want.cause(trace), Trace: trace}
 	}
+	won := trace[best].Entry
 	for i := range trace {
 		v := &trace[i]
 		switch {
 		case i == best && want.Explicit >= 0:
 			v.Chosen, v.Reason = true, "asked for"
 		case i == best:
-			v.Chosen, v.Reason = true, bestRank.merits(v.Entry)
-		case v.Reason != "":
-		case want.Explicit >= 0:
-			v.Reason = fmt.Sprintf("index %d was asked for", want.Explicit)
-		default:
-			v.Reason = want.rank(v.Entry).behind(bestRank, trace[best].Entry)
+			v.Chosen, v.Reason = true, bestRank.merits(won)
+		case v.Reason == "":
+			v.Reason = want.rank(v.Entry).behind(bestRank, won)
 		}
 	}
-	return trace[best].Entry, trace, nil
+	return won, trace, nil
 }
 
 func compareEntries(a, b GIDEntry) int {
@@ -99,6 +94,20 @@ func compareEntries(a, b GIDEntry) int {
 		cmp.Compare(a.VLAN, b.VLAN),
 		cmp.Compare(a.Parent, b.Parent),
 	)
+}
+
+// out says why the entry is not among those to choose from; "" if it is.
+func (w GIDWant) out(e GIDEntry) string {
+	if reason := w.impossible(e); reason != "" {
+		return reason
+	}
+	switch {
+	case w.Explicit < 0:
+		return w.unfit(e)
+	case w.Explicit != e.Index:
+		return fmt.Sprintf("could be used, but index %d was asked for", w.Explicit)
+	}
+	return ""
 }
 
 // impossible says why the entry can never carry this connection; "" if it may.
@@ -151,7 +160,7 @@ func (w GIDWant) peer() netip.Addr {
 }
 
 // cause is the one line on top of the trace when nothing was chosen.
-func (w GIDWant) cause(table []GIDEntry, trace Trace) string {
+func (w GIDWant) cause(trace Trace) string {
 	if w.Explicit >= 0 {
 		for _, v := range trace {
 			if v.Entry.Index == w.Explicit {
