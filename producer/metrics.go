@@ -1,0 +1,86 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rmatail/rmatail/fallback/wire"
+)
+
+// Reasons for which the cache was not brought up to date. Refusals by a node
+// that answered have its status as the reason.
+const (
+	reasonSuspended   = "suspended"   // left alone after it did not answer
+	reasonBlind       = "blind"       // the start of the tail chunk is unknown
+	reasonDeadline    = "deadline"    // no answer within CacheTimeout
+	reasonUnreachable = "unreachable" // no connection
+)
+
+// unanswered reports whether a cache call failed without an answer of the cache.
+func unanswered(err error) bool {
+	var answer *wire.Error
+	return err != nil && !errors.As(err, &answer)
+}
+
+func reasonOf(err error) string {
+	var answer *wire.Error
+	switch {
+	case errors.As(err, &answer):
+		return answer.Status.String()
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return reasonDeadline
+	}
+	return reasonUnreachable
+}
+
+// metrics are shared by all Appenders of a Registerer: no label names a shard.
+type metrics struct {
+	appends, appendBytes, appendErrors prometheus.Counter
+	puts, putBytes, resends, holes     prometheus.Counter
+	publishes                          prometheus.Counter
+	skips                              *prometheus.CounterVec
+	appendSeconds                      prometheus.Histogram
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	count := func(name, help string) prometheus.Counter {
+		return register(r, prometheus.NewCounter(prometheus.CounterOpts{Name: "rmatail_producer_" + name, Help: help}))
+	}
+	return &metrics{
+		appends:      count("appends_total", "Records appended to the durable store."),
+		appendBytes:  count("append_bytes_total", "Bytes appended to the durable store."),
+		appendErrors: count("append_errors_total", "Appends that the durable store refused."),
+		puts:         count("cache_puts_total", "Chunk pieces that the cache took."),
+		putBytes:     count("cache_put_bytes_total", "Bytes of the chunk pieces that the cache took."),
+		resends:      count("cache_prefix_resends_total", "Chunks sent from their start because the cache lacked a prefix."),
+		holes:        count("cache_holes_total", "Complete chunks that the cache did not get; consumers read them from the durable store."),
+		publishes:    count("publishes_total", "Lengths published."),
+		skips: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rmatail_producer_cache_skips_total", Help: "Times that the cache was not brought up to date, by reason.",
+		}, []string{"reason"})),
+		appendSeconds: register(r, prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "rmatail_producer_append_seconds", Help: "Time of a durable append, waiting for earlier ones excluded.",
+			Buckets: prometheus.ExponentialBuckets(1e-5, 4, 10),
+		})),
+	}
+}
+
+func (m *metrics) skip(reason string) { m.skips.WithLabelValues(reason).Inc() }
+
+// register registers a collector, or returns the equal one that is there: a
+// second Appender must neither panic nor count into the void.
+func register[C prometheus.Collector](r prometheus.Registerer, c C) C {
+	if r == nil {
+		return c
+	}
+	var there prometheus.AlreadyRegisteredError
+	if err := r.Register(c); errors.As(err, &there) {
+		if old, ok := there.ExistingCollector.(C); ok {
+			return old
+		}
+	}
+	return c
+}
