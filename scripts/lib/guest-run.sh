@@ -52,6 +52,7 @@ cd "$run_cwd" 2>/dev/null || fail "the directory $run_cwd is not visible in the 
 left=$((run_timeout - ${up%%.*}))
 ((left >= 1)) || left=1
 rc=0
+: >"$here/started"
 timeout --signal=QUIT --kill-after=5 "$left" "${run_cmd[@]}" || rc=$?
 if ((rc == 124 || rc == 137)); then
 	read -r now _ </proc/uptime
