@@ -79,8 +79,8 @@ func (a *Appender) load(ctx context.Context, info durable.Info) error {
 // its first byte. It returns once the record is durable by the log's policy and
 // the cache was offered it. record is borrowed until then.
 //
-// An error that matches durable.ErrUnknownOutcome means that the record may be
-// durable all the same. All others mean that it is not.
+// After an error that matches durable.ErrUnknownOutcome or durable.ErrFailed the
+// record may be durable all the same; after any other it is not.
 func (a *Appender) Append(ctx context.Context, record []byte) (pos uint64, err error) {
 	return a.AppendAt(ctx, wire.NoOffset, record)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -21,15 +22,18 @@ const (
 
 // unanswered reports whether a cache call failed without an answer of the cache.
 func unanswered(err error) bool {
+	if err == nil {
+		return false // before answer is made: it escapes
+	}
 	var answer *wire.Error
-	return err != nil && !errors.As(err, &answer)
+	return !errors.As(err, &answer)
 }
 
 func reasonOf(err error) string {
 	var answer *wire.Error
 	switch {
 	case errors.As(err, &answer):
-		return answer.Status.String()
+		return strings.ReplaceAll(answer.Status.String(), " ", "_")
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return reasonDeadline
 	}

@@ -41,11 +41,11 @@ func (r *RemoteCache) Put(ctx context.Context, p layout.Put) error {
 	if err != nil {
 		return err
 	}
-	call, err := startPut(ctx, c, p)
+	call, err := queuePut(ctx, c, p)
 	if err != nil {
 		return err
 	}
-	_, err = call.Wait()
+	_, err = call.Wait() // sends it, too
 	return err
 }
 
@@ -56,7 +56,7 @@ func (r *RemoteCache) PutAll(ctx context.Context, puts []layout.Put, errs []erro
 	calls := make([]*wire.Call, len(puts))
 	for i := range puts {
 		if err == nil {
-			calls[i], errs[i] = startPut(ctx, c, puts[i])
+			calls[i], errs[i] = queuePut(ctx, c, puts[i])
 		} else {
 			errs[i] = err
 		}
@@ -68,13 +68,15 @@ func (r *RemoteCache) PutAll(ctx context.Context, puts []layout.Put, errs []erro
 	}
 }
 
-func startPut(ctx context.Context, c *wire.Client, p layout.Put) (*wire.Call, error) {
+// queuePut queues a put, so that several leave in one write.
+func queuePut(ctx context.Context, c *wire.Client, p layout.Put) (*wire.Call, error) {
 	req := wire.Put{ShardHash: p.Shard, Chunk: p.Chunk, CRC: p.CRC, From: uint16(p.From), Data: p.Data}
-	head, err := req.AppendTo(make([]byte, 0, 32))
+	var b [32]byte
+	head, err := req.AppendTo(b[:0])
 	if err != nil {
 		return nil, err
 	}
-	return c.Start(deadline(ctx), wire.OpPut, head, p.Data, nil)
+	return c.Queue(deadline(ctx), wire.OpPut, head, p.Data, nil)
 }
 
 // Publish moves the shard's published end on the node.
@@ -103,12 +105,10 @@ func (r *RemoteCache) Publish(ctx context.Context, p layout.Publication) error {
 	return err
 }
 
-// deadline is that of ctx, or the protocol's default wait from now.
+// deadline is that of ctx; zero, the client's default, if it has none.
 func deadline(ctx context.Context) time.Time {
-	if d, ok := ctx.Deadline(); ok {
-		return d
-	}
-	return time.Now().Add(5 * time.Second)
+	d, _ := ctx.Deadline()
+	return d
 }
 
 // client returns the live connection, or makes one.

@@ -1,0 +1,572 @@
+package producer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/fallback/durable"
+	"github.com/rmatail/rmatail/fallback/wire"
+)
+
+// rig is an Appender between a fake log and a fake cache that share a trace.
+type rig struct {
+	*trace
+	log   *fakeLog
+	cache *fakeCache
+	a     *Appender
+	reg   *prometheus.Registry
+}
+
+func newRig(t testing.TB) *rig {
+	tr := new(trace)
+	return &rig{trace: tr, log: newFakeLog(tr), cache: newFakeCache(t, tr), reg: prometheus.NewRegistry()}
+}
+
+func (r *rig) open(t testing.TB) {
+	t.Helper()
+	a, err := Open(t.Context(), Config{
+		Shard: testShard, Log: r.log, ReadTail: r.log.ReadAt, Cache: r.cache, Registerer: r.reg, CacheTimeout: 5 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.a = a
+}
+
+func (r *rig) close(t testing.TB) {
+	t.Helper()
+	if err := r.a.Close(context.Background()); err != nil {
+		t.Error("close:", err)
+	}
+}
+
+func (r *rig) append(t testing.TB, n int) {
+	t.Helper()
+	want := r.log.Info().Length
+	if pos, err := r.a.Append(t.Context(), pattern(want, n)); err != nil || pos != want {
+		t.Fatalf("append of %d at %d: position %d, %v", n, want, pos, err)
+	}
+}
+
+func (r *rig) expect(t testing.TB, want ...string) {
+	t.Helper()
+	if got := r.take(); !slices.Equal(got, want) {
+		t.Errorf("events\n got %q\nwant %q", got, want)
+	}
+}
+
+func (r *rig) skips(reason string) float64 {
+	return testutil.ToFloat64(newMetrics(r.reg).skips.WithLabelValues(reason))
+}
+
+// pattern returns the bytes of a shard at [pos, pos+n): each position has its own.
+func pattern(pos uint64, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		x := (pos + uint64(i)) * 0x9e3779b97f4a7c15
+		b[i] = byte(x >> 56)
+	}
+	return b
+}
+
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open(t)
+		defer r.close(t)
+		r.expect(t, "publish 0")
+		r.append(t, 100)
+		r.expect(t, "append 100", "put 0+0..100", "publish 100")
+		r.append(t, 3996) // to the chunk's border
+		r.expect(t, "append 3996", "put 0+100..4096", "publish 4096")
+		r.append(t, 1)
+		r.expect(t, "append 1", "put 1+0..1", "publish 4097")
+		r.append(t, 3*4096) // ends one chunk, fills two, begins another
+		r.expect(t, "append 12288", "put 1+1..4096", "put 2+0..4096", "put 3+0..4096", "put 4+0..1", "publish 16385")
+		if !bytes.Equal(r.cache.mu.chunks[1], pattern(4096, 4096)) {
+			t.Error("chunk 1 is wrong: its buffer was reused too early")
+		}
+	})
+}
+
+func TestRecordSizes(t *testing.T) {
+	r := newRig(t)
+	r.open(t)
+	defer r.close(t)
+	for _, n := range []int{0, MaxRecord + 1} {
+		if _, err := r.a.Append(t.Context(), make([]byte, n)); !errors.Is(err, ErrRecord) {
+			t.Errorf("record of %d bytes: %v", n, err)
+		}
+	}
+	r.append(t, MaxRecord)
+	if got := r.cache.length(); got != MaxRecord {
+		t.Errorf("published %d", got)
+	}
+}
+
+func TestPrefixIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open(t)
+		defer r.close(t)
+		r.append(t, 100)
+		r.cache.forget()
+		r.take()
+		r.append(t, 50)
+		r.expect(t, "append 50", "put 0+100 needs prefix", "put 0+0..150", "publish 150")
+		r.append(t, 4000)
+		r.cache.forget()
+		r.take()
+		// The chunk that lacks its prefix is not the tail any more.
+		r.append(t, 5000)
+		r.expect(t, "append 5000", "put 1+54 needs prefix", "put 2+0..958", "put 1+0..4096", "publish 9150")
+		if got := testutil.ToFloat64(r.a.metrics.resends); got != 2 {
+			t.Errorf("%v prefixes sent again", got)
+		}
+	})
+}
+
+func TestTailThatFailedIsNotPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open(t)
+		defer r.close(t)
+		r.append(t, 100)
+		r.take()
+		r.cache.failWith(func(chunk uint64) error {
+			if chunk == 2 {
+				return &wire.Error{Status: wire.StatusBusy}
+			}
+			return nil
+		})
+		r.append(t, 2*4096)
+		r.expect(t, "append 8192", "put 0+100..4096", "put 1+0..4096", "put 2+0 refused")
+		r.cache.failWith(nil)
+		r.append(t, 10) // a refusal is retried with the next record, from the chunk's start
+		r.expect(t, "append 10", "put 2+0..110", "publish 8302")
+		if r.skips("node_busy") != 1 {
+			t.Error("the refusal is not counted")
+		}
+	})
+}
+
+func TestHoleBelowTheTailIsPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open(t)
+		defer r.close(t)
+		r.take()
+		r.cache.failWith(func(chunk uint64) error {
+			if chunk == 1 {
+				return &wire.Error{Status: wire.StatusBusy}
+			}
+			return nil
+		})
+		r.append(t, 3*4096)
+		r.expect(t, "append 12288", "put 0+0..4096", "put 1+0 refused", "put 2+0..4096", "publish 12288")
+		if got := testutil.ToFloat64(r.a.metrics.holes); got != 1 {
+			t.Errorf("%v holes", got)
+		}
+	})
+}
+
+func TestPublishThatFailedIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open(t)
+		defer r.close(t)
+		r.take()
+		r.cache.failWith(func(chunk uint64) error {
+			if chunk == publishing {
+				return &wire.Error{Status: wire.StatusBusy}
+			}
+			return nil
+		})
+		r.append(t, 10)
+		r.expect(t, "append 10", "put 0+0..10", "publish refused")
+		r.cache.failWith(nil)
+		time.Sleep(time.Second + time.Millisecond)
+		synctest.Wait()
+		r.expect(t, "put 0+0..10", "publish 10")
+	})
+}
+
+// A cache that does not answer costs one attempt a heartbeat, fails no append,
+// and catches up by jumping.
+func TestDeadCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open(t)
+		defer r.close(t)
+		r.take()
+		calls := 0
+		r.cache.failWith(func(uint64) error { calls++; return context.DeadlineExceeded })
+		for range 1000 {
+			r.append(t, 100)
+		}
+		if calls != 1 {
+			t.Errorf("%d calls of a dead cache within a heartbeat", calls)
+		}
+		if got := r.cache.length(); got != 0 {
+			t.Errorf("published %d through a dead cache", got)
+		}
+		time.Sleep(time.Second + time.Millisecond)
+		synctest.Wait()
+		if calls != 2 {
+			t.Errorf("%d calls of a dead cache after a heartbeat", calls)
+		}
+		r.cache.failWith(nil)
+		r.take()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		r.expect(t, "put 24+0..1696", "publish 100000")
+		r.append(t, 10)
+		r.expect(t, "append 10", "put 24+1696..1706", "publish 100010")
+		if r.skips(reasonDeadline) != 2 || r.skips(reasonSuspended) == 0 {
+			t.Error("skips are not counted under their reasons")
+		}
+		if got := testutil.ToFloat64(r.a.metrics.holes); got != 24 {
+			t.Errorf("%v holes, want the 24 complete chunks", got)
+		}
+	})
+}
+
+// stuckCache never answers until its context ends.
+type stuckCache struct{}
+
+func (stuckCache) Put(ctx context.Context, _ layout.Put) error { <-ctx.Done(); return ctx.Err() }
+func (stuckCache) Publish(ctx context.Context, _ layout.Publication) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestCacheTimeoutBoundsAppend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newFakeLog(new(trace))
+		a, err := Open(t.Context(), Config{Shard: testShard, Log: log, Cache: stuckCache{}, CacheTimeout: 300 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close(context.Background())
+		began := time.Now()
+		for range 10 {
+			if _, err := a.Append(t.Context(), make([]byte, 10000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := time.Since(began); d > 300*time.Millisecond {
+			t.Errorf("10 appends took %v with a cache that is stuck", d)
+		}
+	})
+}
+
+func TestHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open(t)
+		defer r.close(t)
+		r.append(t, 5000)
+		first := r.cache.mu.entry.HeartbeatMS
+		r.take()
+		r.cache.forget() // restarted empty, and nobody appends
+		time.Sleep(time.Second + time.Millisecond)
+		synctest.Wait()
+		r.expect(t, "put 1+0..904", "publish 5000")
+		if d := r.cache.mu.entry.HeartbeatMS - first; d != 1000 {
+			t.Errorf("heartbeat moved by %d ms", d)
+		}
+		// Appends that publish are heartbeats themselves.
+		for range 50 {
+			time.Sleep(100 * time.Millisecond)
+			r.append(t, 1)
+		}
+		for _, e := range r.take() {
+			if e == "put 1+0..905" {
+				t.Error("refilled between appends")
+			}
+		}
+	})
+}
+
+func TestReopen(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		length int
+		first  uint64
+		want   []string
+	}{
+		{"empty", 0, 0, []string{"publish 0"}},
+		{"one byte", 1, 0, []string{"put 0+0..1", "publish 1"}},
+		{"border", 8192, 0, []string{"put 1+0..4096", "publish 8192"}},
+		{"inside", 10000, 5000, []string{"put 2+0..1808", "publish 10000"}},
+		{"start of the tail out of retention", 10000, 9000, nil},
+		{"all out of retention", 10000, 10000, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.log.grow(pattern(0, tc.length))
+				r.log.mu.info.First = tc.first
+				r.open(t)
+				defer r.close(t)
+				r.expect(t, tc.want...)
+				r.append(t, 100)
+				if tc.want != nil {
+					if got := r.cache.length(); got != uint64(tc.length)+100 {
+						t.Errorf("published %d after another append", got)
+					}
+					return
+				}
+				// The chunk whose start is unknown is left out, the next one is whole.
+				r.expect(t, "append 100")
+				r.append(t, 8000)
+				r.expect(t, "append 8000", "put 3+0..4096", "put 4+0..1716", "publish 18100")
+			})
+		})
+	}
+}
+
+func TestReadTailFails(t *testing.T) {
+	r := newRig(t)
+	r.log.grow(pattern(0, 10))
+	bad := errors.New("disk")
+	_, err := Open(t.Context(), Config{Shard: testShard, Log: r.log, Cache: r.cache,
+		ReadTail: func(context.Context, uint64, []byte) (int, error) { return 0, bad }})
+	if !errors.Is(err, bad) {
+		t.Errorf("open: %v", err)
+	}
+	if r.log.mu.closed {
+		t.Error("the log was closed by an Open that failed")
+	}
+}
+
+func TestSeal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open(t)
+		defer r.close(t)
+		r.append(t, 10)
+		r.take()
+		if err := r.a.Seal(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.expect(t, "seal", "put 0+0..10", "publish 10 sealed")
+		r.log.mu.fail = func(uint64, []byte) error { return durable.ErrSealed }
+		if _, err := r.a.Append(t.Context(), []byte("x")); !errors.Is(err, durable.ErrSealed) {
+			t.Errorf("append to a sealed shard: %v", err)
+		}
+	})
+}
+
+func TestExplicitOffset(t *testing.T) {
+	r := newRig(t)
+	r.open(t)
+	defer r.close(t)
+	if pos, err := r.a.AppendAt(t.Context(), 0, []byte("abc")); pos != 0 || err != nil {
+		t.Fatal(pos, err)
+	}
+	var refused *wire.Error
+	if _, err := r.a.AppendAt(t.Context(), 0, []byte("abc")); !errors.As(err, &refused) || refused.Status != wire.StatusOffset || refused.Arg0 != 3 {
+		t.Errorf("repeated append: %v", err)
+	}
+	if pos, err := r.a.AppendAt(t.Context(), 3, []byte("d")); pos != 3 || err != nil {
+		t.Error("after a refused offset:", pos, err)
+	}
+}
+
+func TestDurableErrorIsTypedAndEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open(t)
+		defer r.close(t)
+		r.append(t, 10)
+		r.take()
+		r.log.mu.fail = func(uint64, []byte) error { return &wire.Error{Status: wire.StatusFull} }
+		if _, err := r.a.Append(t.Context(), []byte("x")); !errors.Is(err, wire.ErrFull) {
+			t.Errorf("append to a full disk: %v", err)
+		}
+		r.expect(t, "append refused")
+		r.log.mu.fail = nil
+		r.append(t, 1)
+		r.expect(t, "flush", "append 1", "put 0+10..11", "publish 11")
+	})
+}
+
+// An append that was given up, and came through, is mirrored by the next call or
+// heartbeat, and is no foreign writer.
+func TestUnknownOutcome(t *testing.T) {
+	giveUp := func(r *rig) {
+		r.log.mu.fail = func(off uint64, p []byte) error {
+			r.log.mu.late, r.log.mu.fail = bytes.Clone(p), nil
+			return durable.ErrUnknownOutcome
+		}
+	}
+	t.Run("append", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.open(t)
+			defer r.close(t)
+			r.append(t, 100)
+			giveUp(r)
+			if _, err := r.a.Append(t.Context(), pattern(100, 5000)); !errors.Is(err, durable.ErrUnknownOutcome) {
+				t.Fatal(err)
+			}
+			r.take()
+			if _, err := r.a.AppendAt(t.Context(), 100, pattern(100, 5000)); !errors.Is(err, wire.ErrOffset) || wire.ErrorOf(err).Arg0 != 5100 {
+				t.Errorf("repeated append: %v", err)
+			}
+			r.append(t, 1)
+			r.expect(t, "flush", "append 1", "put 1+0..1005", "publish 5101")
+		})
+	})
+	t.Run("heartbeat", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.open(t)
+			defer r.close(t)
+			giveUp(r)
+			if _, err := r.a.Append(t.Context(), pattern(0, 10)); !errors.Is(err, durable.ErrUnknownOutcome) {
+				t.Fatal(err)
+			}
+			r.take()
+			time.Sleep(time.Second + time.Millisecond)
+			synctest.Wait()
+			r.expect(t, "flush", "put 0+0..10", "publish 10")
+		})
+	})
+}
+
+func TestForeignWriterFences(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open(t)
+		defer r.close(t)
+		r.append(t, 10)
+		r.log.grow([]byte("somebody else"))
+		for range 2 {
+			if _, err := r.a.Append(t.Context(), []byte("x")); !errors.Is(err, ErrFenced) {
+				t.Errorf("append: %v", err)
+			}
+		}
+		r.take()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		r.expect(t) // a fenced Appender publishes nothing
+	})
+}
+
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open(t)
+		r.cache.failWith(func(uint64) error { return context.DeadlineExceeded })
+		r.append(t, 10)
+		r.cache.failWith(nil)
+		r.take()
+		r.close(t)
+		r.expect(t, "put 0+0..10", "publish 10", "close") // the last chance to publish
+		r.close(t)
+		r.expect(t)
+		if _, err := r.a.Append(t.Context(), []byte("x")); !errors.Is(err, ErrClosed) {
+			t.Errorf("append after close: %v", err)
+		}
+	})
+}
+
+func TestCloseWhileAppending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open(t)
+		defer r.close(t)
+		hold, held := make(chan struct{}), make(chan struct{})
+		r.log.mu.fail = func(uint64, []byte) error { close(held); <-hold; return nil }
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := r.a.Append(t.Context(), []byte("x")); err != nil {
+				t.Error(err)
+			}
+		})
+		<-held
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.a.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("close while an append hangs: %v", err)
+		}
+		if _, err := r.a.Append(ctx, []byte("y")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("append behind one that hangs: %v", err)
+		}
+		close(hold)
+		wg.Wait()
+	})
+}
+
+func TestConcurrentAppends(t *testing.T) {
+	r := newRig(t)
+	r.open(t)
+	defer r.close(t)
+	const workers, each = 8, 200
+	var wg sync.WaitGroup
+	seen := make([][]uint64, workers)
+	for w := range workers {
+		wg.Go(func() {
+			for range each {
+				pos, err := r.a.Append(t.Context(), bytes.Repeat([]byte{byte(w)}, w+1))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				seen[w] = append(seen[w], pos)
+			}
+		})
+	}
+	wg.Wait()
+	for w, all := range seen {
+		for _, pos := range all {
+			if got := r.log.mu.bytes[pos:][:w+1]; !bytes.Equal(got, bytes.Repeat([]byte{byte(w)}, w+1)) {
+				t.Fatalf("record of %d at %d is %v", w, pos, got)
+			}
+		}
+	}
+	if got, want := r.cache.length(), uint64(len(r.log.mu.bytes)); got != want {
+		t.Errorf("published %d of %d", got, want)
+	}
+}
+
+func TestSecondAppenderSharesMetrics(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	for i := range 2 {
+		log := newFakeLog(new(trace))
+		a, err := Open(t.Context(), Config{Shard: testShard, Log: log, Registerer: reg})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Append(t.Context(), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if got := testutil.ToFloat64(newMetrics(reg).appends); got != float64(i+1) {
+			t.Errorf("%v appends counted after %d", got, i+1)
+		}
+		if err := a.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	log := newFakeLog(new(trace))
+	for _, c := range []Config{{Log: log}, {Shard: testShard}, {Shard: testShard, Log: log, Heartbeat: -1}} {
+		if _, err := Open(t.Context(), c); !errors.Is(err, ErrConfig) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
