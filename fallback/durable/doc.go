@@ -60,8 +60,8 @@
 //  5. the callers return
 //
 // With [Interval] and [Never] the group is written, step 4 is done, the callers
-// return, and the flush comes later: within Options.Interval, or only at Seal and
-// Close (and when the kernel gets to it). "Readable" then means "handed to the
+// return, and the flush comes later: within Options.Interval, or only at roll-over,
+// Seal and Close (and when the kernel gets to it). "Readable" then means "handed to the
 // kernel": a killed process loses nothing, a power failure loses what was not
 // flushed. The lazy flag, flushed before the first such append, tells.
 //

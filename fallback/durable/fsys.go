@@ -152,7 +152,12 @@ func readAll(fsys fsys, path string, limit int) ([]byte, error) {
 // replaceFile puts a file in place so that a crash leaves the old or the new.
 func replaceFile(fsys fsys, dir, name, temp string, b []byte) error {
 	t := filepath.Join(dir, temp)
-	f, err := fsys.Open(t, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+	// A crash may have left one, on some file systems as a second name of the old
+	// file: it must not be written over.
+	if err := fsys.Remove(t); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return osError("remove", t, err)
+	}
+	f, err := fsys.Open(t, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return osError("create", t, err)
 	}

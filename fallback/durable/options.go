@@ -21,7 +21,8 @@ const (
 	// nothing; a power failure loses up to that much time, and the shard then gets
 	// a new incarnation.
 	Interval
-	// Never: like Interval, but flushed only by Log.Flush, Seal and Close.
+	// Never: like Interval, but flushed only at roll-over and by Log.Flush, Seal
+	// and Close.
 	Never
 )
 

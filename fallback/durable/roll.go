@@ -36,7 +36,9 @@ func (w *writer) room(o *Options) int64 {
 
 // roll makes a new active segment, its name flushed before it gets any content.
 func (w *writer) roll(o *Options) error {
-	if o.Policy != Never && w.active != nil && w.active.Linked() {
+	// Only the active segment may hold unflushed bytes, whatever the policy: else a
+	// power failure could leave a gap in the middle.
+	if w.active != nil && w.active.Linked() {
 		if err := w.flush(); err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -117,25 +116,14 @@ func (w *writer) publish(n int) error {
 	return nil
 }
 
-// flush makes everything readable durable.
+// flush makes everything readable durable. What is not yet lies in the active
+// segment.
 func (w *writer) flush() error {
 	if w.synced == w.length {
 		return nil
 	}
-	for i, s := range w.segs {
-		var err error
-		switch {
-		case s.end() <= w.synced:
-		case i == len(w.segs)-1:
-			err = osError("flush", filepath.Join(w.path, s.name), w.active.Datasync())
-		default:
-			if err = flushSegment(w.fs, w.path, s, w.length, w.length); errors.Is(err, fs.ErrNotExist) {
-				err = nil // removed by retention
-			}
-		}
-		if err != nil {
-			return fatal{err}
-		}
+	if err := w.active.Datasync(); err != nil {
+		return fatal{osError("flush", filepath.Join(w.path, w.segs[len(w.segs)-1].name), err)}
 	}
 	s := w.mark.last
 	s.synced = w.length
