@@ -1,0 +1,156 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"strings"
+	"testing"
+	"time"
+)
+
+// unhex reads annotated hex: "|" and blanks are nothing, "#" begins a comment.
+func unhex(t *testing.T, s string) []byte {
+	t.Helper()
+	var digits strings.Builder
+	for line := range strings.Lines(s) {
+		line, _, _ = strings.Cut(line, "#")
+		for _, f := range strings.Fields(line) {
+			if f != "|" {
+				digits.WriteString(f)
+			}
+		}
+	}
+	b, err := hex.DecodeString(digits.String())
+	if err != nil {
+		t.Fatalf("golden: %v", err)
+	}
+	return b
+}
+
+// text is hex for ASCII.
+func text(s string) string { return " " + hex.EncodeToString([]byte(s)) + " " }
+
+func must(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func frame(h Header, payload []byte) []byte {
+	h.Length = uint32(len(payload))
+	return append(AppendHeader(nil, h), payload...)
+}
+
+var goldenPut = Put{
+	ShardHash: [16]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+	Chunk:     0x0102030405060708, CRC: 0xdeadbeef, From: 4094, Data: []byte{0xaa, 0xbb},
+}
+
+// goldens pins every frame type, requests and replies, byte by byte.
+var goldens = []struct {
+	name string
+	got  func() []byte
+	want string
+}{
+	{"hello request", func() []byte {
+		return frame(Header{Op: OpHello, Budget: 5 * time.Second}, must(HelloRequest{Version: 1, Name: "tail"}.AppendTo(nil)))
+	}, `
+		0b000000 | 01 | 00 | 0000 | 0000000000000000 | 88130000 | 3e9f9696 # 11 B, Hello, id 0, 5,000 ms
+		` + text("RMAT") + ` | 0100 | 04 ` + text("tail") + `  # version 1, name`},
+	{"hello reply", func() []byte {
+		return frame(Header{Op: OpHello}, must(HelloReply{
+			Version: 1, Features: FeatureDurable | FeatureRDMA, Epoch: 0x1122334455667788, ArenaSize: 64 << 20, ShmPath: "/s", BootID: "b-1",
+		}.AppendTo(nil)))
+	}, `
+		1d000000 | 01 | 00 | 0000 | 0000000000000000 | 00000000 | 53597d61
+		0100 | 03000000 | 8877665544332211 | 0000000400000000 # version, features, epoch, 64 MiB
+		02 2f73 | 03 622d31                                  # /s, b-1`},
+	{"read arena request", func() []byte {
+		return frame(Header{Op: OpReadArena, ID: 0x10002, Budget: 30 * time.Millisecond}, must(AppendReadArena(nil, []ArenaRead{{4096, 512}, {1 << 33, 65536}})))
+	}, `
+		1a000000 | 02 | 00 | 0000 | 0200010000000000 | 1e000000 | ffec9e84
+		0200                               # two reads
+		0010000000000000 00020000          # 512 B at 4,096
+		0000000002000000 00000100          # 64 KiB at 8 GiB`},
+	{"read arena reply", func() []byte {
+		return append(AppendReply(nil, Header{Op: OpReadArena, ID: 0x10002, Budget: time.Second}, 3), 7, 8, 9)
+	}, `
+		03000000 | 02 | 00 | 0000 | 0200010000000000 | 00000000 | 31f040ad
+		070809`},
+	{"rdma connect request", func() []byte { return frame(Header{Op: OpRDMAConnect, ID: 3}, []byte{1, 2}) }, `
+		02000000 | 03 | 00 | 0000 | 0300000000000000 | 00000000 | e7a52892
+		0102`},
+	{"put request", func() []byte {
+		return frame(Header{Op: OpPut, ID: 4}, append(must(goldenPut.AppendTo(nil)), goldenPut.Data...))
+	}, `
+		22000000 | 04 | 00 | 0000 | 0400000000000000 | 00000000 | e9849625
+		000102030405060708090a0b0c0d0e0f   # shard hash
+		0807060504030201 | efbeadde        # chunk, CRC of [0, 4,096)
+		fe0f | 0000                        # from 4,094, reserved
+		aabb`},
+	{"put reply", func() []byte { return AppendReply(nil, Header{Op: OpPut, ID: 4}, 0) }, `
+		00000000 | 04 | 00 | 0000 | 0400000000000000 | 00000000 | 15aa06bf`},
+	{"publish request", func() []byte {
+		return frame(Header{Op: OpPublish, ID: 5}, must((&Publish{
+			Shard: []byte("web/0001"), Incarnation: 7, Length: 0x10000, TailCRC: 0x01020304, Flags: ShardSealed, HeartbeatMS: 0x18000000000,
+		}).AppendTo(nil)))
+	}, `
+		27000000 | 05 | 00 | 0000 | 0500000000000000 | 00000000 | 6e74a70c
+		0700000000000000 | 0000010000000000 | 0000000080010000 # incarnation, length, heartbeat
+		04030201 | 0100 | 08 ` + text("web/0001") + `                 # tail CRC, sealed, shard`},
+	{"append request", func() []byte {
+		a := Append{Shard: []byte("web/0001"), Offset: NoOffset, Data: []byte("hi\n")}
+		return frame(Header{Op: OpAppend, ID: 6}, append(must(a.AppendTo(nil)), a.Data...))
+	}, `
+		14000000 | 06 | 00 | 0000 | 0600000000000000 | 00000000 | 4f51159b
+		ffffffffffffffff | 08 ` + text("web/0001") + ` | 68690a        # at the end, shard, data`},
+	{"append reply", func() []byte { return frame(Header{Op: OpAppend, ID: 6}, Appended{Pos: 256, End: 259}.AppendTo(nil)) }, `
+		10000000 | 06 | 00 | 0000 | 0600000000000000 | 00000000 | bb8f1a46
+		0001000000000000 | 0301000000000000`},
+	{"stat request", func() []byte { return frame(Header{Op: OpStat, ID: 7}, must(AppendStat(nil, "a/0000"))) }, `
+		07000000 | 07 | 00 | 0000 | 0700000000000000 | 00000000 | 8570a77b
+		06 ` + text("a/0000")},
+	{"stat reply", func() []byte {
+		return frame(Header{Op: OpStat, ID: 7}, ShardInfo{Incarnation: 1, First: 2, Length: 3, Flags: ShardSealed}.AppendTo(nil))
+	}, `
+		1a000000 | 07 | 00 | 0000 | 0700000000000000 | 00000000 | 16721354
+		0100000000000000 | 0200000000000000 | 0300000000000000 | 0100`},
+	{"durable read request", func() []byte {
+		return frame(Header{Op: OpReadDurable, ID: 8}, must((&ReadDurable{Shard: []byte("a/0000"), Pos: 9, Max: 1 << 20}).AppendTo(nil)))
+	}, `
+		13000000 | 08 | 00 | 0000 | 0800000000000000 | 00000000 | 6c568d98
+		0900000000000000 | 00001000 | 06 ` + text("a/0000")},
+	{"list request", func() []byte {
+		return frame(Header{Op: OpList, ID: 9}, must((&List{After: []byte("a/0000"), Limit: 100}).AppendTo(nil)))
+	}, `
+		09000000 | 09 | 00 | 0000 | 0900000000000000 | 00000000 | 024b8ff0
+		6400 | 06 ` + text("a/0000")},
+	{"list reply", func() []byte {
+		return frame(Header{Op: OpList, ID: 9}, must(AppendListReply(nil, []ListEntry{{Shard: []byte("b/0000"), ShardInfo: ShardInfo{1, 2, 3, 0}}})))
+	}, `
+		23000000 | 09 | 00 | 0000 | 0900000000000000 | 00000000 | e7aeecd5
+		0100                                                    # one shard
+		0100000000000000 0200000000000000 0300000000000000 0000 06` + text("b/0000")},
+	{"node stat request", func() []byte { return frame(Header{Op: OpNodeStat, ID: 10}, nil) }, `
+		00000000 | 0a | 00 | 0000 | 0a00000000000000 | 00000000 | 056b5538`},
+	{"node stat reply", func() []byte { return frame(Header{Op: OpNodeStat, ID: 10}, []byte("{}")) }, `
+		02000000 | 0a | 00 | 0000 | 0a00000000000000 | 00000000 | 7f84d256
+		7b7d`},
+	{"ping request", func() []byte { return frame(Header{Op: OpPing, ID: 11, Budget: 1}, nil) }, `
+		00000000 | 0b | 00 | 0000 | 0b00000000000000 | 01000000 | 73186d26 # a nanosecond rounds up to 1 ms`},
+	{"refusal", func() []byte {
+		return AppendError(nil, Header{Op: OpReadDurable, ID: 8}, &Error{Status: StatusOutOfRetention, Arg0: 4096, Arg1: 8192, Message: "gone"})
+	}, `
+		14000000 | 08 | 03 | 0000 | 0800000000000000 | 00000000 | 5c97d5b4
+		0010000000000000 | 0020000000000000 | ` + text("gone")},
+}
+
+func TestGoldenFrames(t *testing.T) {
+	for _, g := range goldens {
+		got, want := g.got(), unhex(t, g.want)
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s:\n got %x\nwant %x", g.name, got, want)
+		}
+	}
+}
