@@ -7,16 +7,42 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// wordTables[i][b] is the CRC of byte b followed by i zero bytes, without the
+// inversions: the way to take a word in one step.
+var wordTables = func() (t [8][256]uint32) {
+	t[0] = *castagnoli
+	for i := 1; i < 8; i++ {
+		for b, crc := range t[i-1] {
+			t[i][b] = castagnoli[byte(crc)] ^ crc>>8
+		}
+	}
+	return t
+}()
+
+// extendWord and extendHalf continue a CRC over a little-endian word, and half a
+// word. Identities, entries and seeds are a few words: the standard library's CRC
+// would move each to the heap, as whatever it is given escapes.
+func extendWord(crc uint32, w uint64) uint32 {
+	w ^= uint64(^crc)
+	return ^(wordTables[7][byte(w)] ^ wordTables[6][byte(w>>8)] ^ wordTables[5][byte(w>>16)] ^ wordTables[4][byte(w>>24)] ^
+		wordTables[3][byte(w>>32)] ^ wordTables[2][byte(w>>40)] ^ wordTables[1][byte(w>>48)] ^ wordTables[0][byte(w>>56)])
+}
+
+func extendHalf(crc, w uint32) uint32 {
+	w ^= ^crc
+	return ^(wordTables[3][byte(w)] ^ wordTables[2][byte(w>>8)] ^ wordTables[1][byte(w>>16)] ^ wordTables[0][byte(w>>24)])
+}
+
+// hashCRC returns the CRC32C of a hash.
+func hashCRC(h Hash) uint32 { return extendWord(extendWord(0, load64(h[0:])), load64(h[8:])) }
+
 // Checksum returns the CRC32C of b.
 func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // SeedCRC returns the CRC of the empty prefix of a chunk: the CRC32C of its
 // identity. Extend it with the chunk's bytes in order.
 func SeedCRC(h Hash, chunk uint64) uint32 {
-	var b [24]byte
-	copy(b[:], h[:])
-	binary.LittleEndian.PutUint64(b[16:], chunk)
-	return crc32.Checksum(b[:], castagnoli)
+	return extendWord(hashCRC(h), chunk)
 }
 
 // ExtendCRC continues the CRC of a chunk's prefix over the bytes that follow it.

@@ -1,7 +1,5 @@
 package layout
 
-import "encoding/binary"
-
 // Flags of a shard entry.
 const (
 	// FlagSealed says that the shard has ended: its length will not grow.
@@ -33,13 +31,9 @@ func (e Entry) Valid(h Hash) bool { return e.Incarnation != 0 && e.Check == e.ch
 
 func (e Entry) check(h Hash) uint32 {
 	w := e.Words()
-	var b [16 + 32]byte
-	copy(b[:], h[:])
-	binary.LittleEndian.PutUint64(b[16:], w[0])
-	binary.LittleEndian.PutUint64(b[24:], uint64(e.TailCRC))
-	binary.LittleEndian.PutUint64(b[32:], w[2])
-	binary.LittleEndian.PutUint64(b[40:], w[3])
-	return Checksum(b[:])
+	crc := extendWord(hashCRC(h), w[0])
+	crc = extendWord(crc, uint64(e.TailCRC))
+	return extendWord(extendWord(crc, w[2]), w[3])
 }
 
 // Words returns the entry as its four words, in the order of the format.

@@ -28,15 +28,11 @@ func NextGeneration(g uint32) uint32 {
 // Words returns the identity as its four words, in order. The last one is the
 // one to store last; zero in its place empties the way.
 func (id Identity) Words() [4]uint64 {
-	var b [IdentitySize]byte
-	copy(b[:], id.Key[:])
-	binary.LittleEndian.PutUint64(b[16:], id.Number)
-	binary.LittleEndian.PutUint32(b[24:], id.Generation)
-	return [4]uint64{load64(b[0:]), load64(b[8:]), id.Number, uint64(id.Generation) | uint64(identityCheck(b[:28]))<<32}
+	return [4]uint64{load64(id.Key[0:]), load64(id.Key[8:]), id.Number, uint64(id.Generation) | uint64(id.check())<<32}
 }
 
-func identityCheck(b []byte) uint32 {
-	if c := Checksum(b); c != 0 {
+func (id Identity) check() uint32 {
+	if c := extendHalf(extendWord(hashCRC(id.Key), id.Number), id.Generation); c != 0 {
 		return c
 	}
 	return 1
@@ -49,7 +45,7 @@ func ParseIdentity(b []byte) (id Identity, ok bool) {
 		return Identity{}, false
 	}
 	id = Identity{Key: Hash(b[:16]), Number: load64(b[16:]), Generation: binary.LittleEndian.Uint32(b[24:])}
-	ok = binary.LittleEndian.Uint32(b[28:]) == identityCheck(b[:28]) && id.Generation&tagMask != 0 && id.Number <= NumberMax
+	ok = binary.LittleEndian.Uint32(b[28:]) == id.check() && id.Generation&tagMask != 0 && id.Number <= NumberMax
 	return id, ok
 }
 

@@ -247,3 +247,44 @@ func TestHeaderRefusals(t *testing.T) {
 		}
 	})
 }
+
+func TestWordCRC(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "before")
+		w := rapid.Uint64().Draw(t, "w")
+		crc := Checksum(p)
+		if got, want := extendWord(crc, w), Checksum(binary.LittleEndian.AppendUint64(p, w)); got != want {
+			t.Fatalf("word %x: %08x, want %08x", w, got, want)
+		}
+		if got, want := extendHalf(crc, uint32(w)), Checksum(binary.LittleEndian.AppendUint32(p, uint32(w))); got != want {
+			t.Fatalf("half %x: %08x, want %08x", uint32(w), got, want)
+		}
+	})
+}
+
+// What a poller does for each shard, and a reader for each chunk, is free of
+// allocations, with buffers that live on the stack.
+func TestAllocations(t *testing.T) {
+	sum := uint64(0)
+	if n := testing.AllocsPerRun(100, func() {
+		var set [SetSize]byte
+		var page [PageSize]byte
+		w := Identity{Key: goldenHash, Number: 4, Generation: 1}.Words()
+		for i, v := range w {
+			binary.LittleEndian.PutUint64(set[i*8:], v)
+		}
+		_, g, ok := FindIdentity(set[:], goldenHash, 4)
+		if !ok {
+			t.Fatal("not found")
+		}
+		e := ParseEntry(page[:], 32).Seal(goldenHash)
+		if e.Valid(goldenHash) {
+			t.Fatal("valid")
+		}
+		h := goldenShard.Hash(uint64(g))
+		pages := StreamHash(goldenShard.Stream)
+		sum += uint64(SeedCRC(h, 3)) + uint64(pages[0]) + uint64(ParseDescriptor(set[:], 1))
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
