@@ -53,14 +53,15 @@ func (c *conn) beside(h wire.Header, p []byte) error {
 	return nil
 }
 
-// failed answers a request that failed, or ends the connection if its handler
-// panicked: nobody knows what it has answered.
+// failed answers a request that failed, unless the client has gone, or ends the
+// connection if its handler panicked: nobody knows what it has answered.
 func (c *conn) failed(h wire.Header, err error) {
-	if isPanic(err) {
+	switch {
+	case isPanic(err):
 		c.nc.Close()
-		return
+	case c.life.Err() == nil:
+		c.answer(h, nil, err)
 	}
-	c.answer(h, nil, err)
 }
 
 // allowed is how long a request may take.
@@ -86,6 +87,7 @@ func (c *conn) admit(n int) error {
 	}
 	c.slow.requests++
 	c.slow.bytes += n
+	c.s.counters.inFlight.Add(1)
 	return nil
 }
 
@@ -94,6 +96,7 @@ func (c *conn) release(payload []byte) {
 	n := len(payload)
 	c.s.payloads.put(payload)
 	c.s.appendBytes.give(n)
+	c.s.counters.inFlight.Add(-1)
 	c.slow.Lock()
 	defer c.slow.Unlock()
 	c.slow.requests--

@@ -59,7 +59,8 @@ type Config struct {
 	// of this host. Empty: rmatail-UID/PORT.sock under the temporary directory.
 	// SocketNone: none.
 	Socket string
-	// RDMAMode and RDMA say whether and how the arena is exported by RDMA.
+	// RDMAMode and RDMA say whether and how the arena is exported by RDMA. A zero
+	// RDMA stands for rdma.DefaultConfig, and its Logger is the node's, if unset.
 	RDMAMode RDMAMode
 	RDMA     rdma.Config
 	// HTTP is the address of /metrics, /healthz and /readyz. Empty: none.
@@ -150,6 +151,10 @@ func (c Config) withDefaults() Config {
 		c.Arena.Clock = c.Clock
 	}
 	c.Durable.Clock, c.Durable.Logger = c.Clock, c.Logger
+	if c.RDMA == (rdma.Config{}) {
+		c.RDMA = rdma.DefaultConfig()
+	}
+	c.RDMA.Logger = cmp.Or(c.RDMA.Logger, c.Logger)
 	c.Limits = c.Limits.withDefaults()
 	return c
 }
@@ -174,6 +179,9 @@ func (c Config) Validate() error {
 	}
 	if c.RDMAMode < RDMAAuto || c.RDMAMode > RDMARequire {
 		return fmt.Errorf("%w: RDMA mode %d, want auto, off or require", ErrConfig, int(c.RDMAMode))
+	}
+	if err := c.RDMA.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	for _, d := range []struct {
 		name  string

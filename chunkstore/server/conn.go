@@ -72,13 +72,14 @@ func (c *conn) serve() {
 	c.pairs.close()
 	c.work.Wait() // each within its own deadline
 	c.nc.Close()
-	c.s.counters.closed(err)
 	switch {
 	case err == nil, errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), c.in.isStopped() && errors.Is(err, os.ErrDeadlineExceeded):
 		c.log.Debug("connection closed")
-	default:
-		c.log.Info("connection closed", "err", err)
+	default: // not worth more than a line of debugging: anybody can cause it
+		c.s.counters.connectionsBroken.Add(1)
+		c.log.Debug("connection closed", "err", err)
 	}
+	c.s.gone(c)
 }
 
 // guarded turns a panic of f into an error: a bug that one client can reach must

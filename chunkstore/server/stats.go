@@ -26,6 +26,7 @@ type Stats struct {
 	Connections        int               `json:"connections"`
 	ConnectionsTotal   uint64            `json:"connections_total"`
 	ConnectionsRefused uint64            `json:"connections_refused"` // over the limit
+	ConnectionsBroken  uint64            `json:"connections_broken"`  // ended by an error
 	Requests           map[string]uint64 `json:"requests"`            // by operation
 	Refusals           map[string]uint64 `json:"refusals"`            // by status
 	InFlight           int               `json:"in_flight"`           // that wait for a disk or a device
@@ -45,20 +46,20 @@ type Stats struct {
 
 const (
 	opSlots     = int(wire.OpPing) + 1        // slot 0: unknown operations
-	statusSlots = int(wire.StatusVersion) + 1 // slot 0: none
+	statusSlots = int(wire.StatusVersion) + 1 // slot 0: others
 )
 
 // counters are what Stats counts as it goes.
 type counters struct {
-	connections                       atomic.Int64
-	connectionsTotal, connectionsOver atomic.Uint64
-	requests                          [opSlots]atomic.Uint64
-	refusals                          [statusSlots]atomic.Uint64
-	inFlight, queuePairs              atomic.Int64
-	arenaReads, arenaReadBytes        atomic.Uint64
-	appends, appendBytes              atomic.Uint64
-	durableReads, durableReadBytes    atomic.Uint64
-	panics                            atomic.Uint64
+	connections                                          atomic.Int64
+	connectionsTotal, connectionsOver, connectionsBroken atomic.Uint64
+	requests                                             [opSlots]atomic.Uint64
+	refusals                                             [statusSlots]atomic.Uint64
+	inFlight, queuePairs                                 atomic.Int64
+	arenaReads, arenaReadBytes                           atomic.Uint64
+	appends, appendBytes                                 atomic.Uint64
+	durableReads, durableReadBytes                       atomic.Uint64
+	panics                                               atomic.Uint64
 }
 
 func (c *counters) request(op wire.Op) {
@@ -70,7 +71,11 @@ func (c *counters) request(op wire.Op) {
 }
 
 func (c *counters) refused(err error) {
-	c.refusals[wire.ErrorOf(err).Status].Add(1)
+	i := int(wire.ErrorOf(err).Status)
+	if i >= statusSlots {
+		i = 0
+	}
+	c.refusals[i].Add(1)
 }
 
 // panicError is what a panic in a connection becomes.
@@ -96,7 +101,7 @@ func (s *Server) Stats() Stats {
 	st := Stats{
 		Epoch: s.arena.Epoch(), UptimeSeconds: time.Since(s.started).Seconds(),
 		Listen: s.Addr().String(), Socket: s.socketPath, RDMA: s.rdmaReason == "", RDMAReason: s.rdmaReason,
-		Connections: int(c.connections.Load()), ConnectionsTotal: c.connectionsTotal.Load(), ConnectionsRefused: c.connectionsOver.Load(),
+		Connections: int(c.connections.Load()), ConnectionsTotal: c.connectionsTotal.Load(), ConnectionsRefused: c.connectionsOver.Load(), ConnectionsBroken: c.connectionsBroken.Load(),
 		Requests: make(map[string]uint64), Refusals: make(map[string]uint64), InFlight: int(c.inFlight.Load()),
 		ArenaReads: c.arenaReads.Load(), ArenaReadBytes: c.arenaReadBytes.Load(),
 		Appends: c.appends.Load(), AppendBytes: c.appendBytes.Load(),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"

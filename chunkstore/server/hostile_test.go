@@ -1,0 +1,294 @@
+package server
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rmatail/rmatail/fallback/durable"
+	"github.com/rmatail/rmatail/fallback/wire"
+)
+
+func hello(t testing.TB) []byte {
+	t.Helper()
+	p, err := wire.HelloRequest{Version: wire.Version}.AppendTo(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return frame(wire.Header{Op: wire.OpHello}, p)
+}
+
+// recrc makes a header check again after it was bent.
+func recrc(b []byte) []byte {
+	binary.LittleEndian.PutUint32(b[20:], crc32.Checksum(b[:20], crc32.MakeTable(crc32.Castagnoli)))
+	return b
+}
+
+func noise(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b)
+	return b
+}
+
+// garbage are first bytes that no client sends.
+func garbage(t testing.TB) map[string][]byte {
+	bend := func(b []byte, at int, to ...byte) []byte {
+		b = bytes.Clone(b)
+		copy(b[at:], to)
+		return recrc(b)
+	}
+	good := hello(t)
+	after := func(b []byte) []byte { return append(bytes.Clone(good), b...) }
+	ping := frame(wire.Header{Op: wire.OpPing, ID: 1}, nil)
+	return map[string][]byte{
+		"nothing":               nil,
+		"one byte":              {0},
+		"noise":                 noise(5000),
+		"zeros":                 make([]byte, 5000),
+		"ones":                  bytes.Repeat([]byte{0xff}, 5000),
+		"http":                  []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+		"tls":                   append([]byte{0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3}, noise(500)...),
+		"ssh":                   []byte("SSH-2.0-OpenSSH_9.2\r\n"),
+		"ping before hello":     ping,
+		"huge hello":            bend(good, 0, 0xff, 0xff, 0xff, 0x7f),
+		"long hello":            bend(good, 0, 100),
+		"hello flags":           bend(good, 6, 1),
+		"hello as a reply":      bend(good, 5, 3),
+		"hello wrong crc":       append(bytes.Clone(good[:23]), append([]byte{good[23] ^ 1}, good[24:]...)...),
+		"hello wrong magic":     append(bytes.Clone(good[:24]), append([]byte("XMAT"), good[28:]...)...),
+		"half a header":         good[:13],
+		"half a hello":          good[:len(good)-1],
+		"hello then noise":      after(noise(5000)),
+		"hello then huge":       after(bend(ping, 0, 0xff, 0xff, 0xff, 0xff)),
+		"hello then long ping":  after(bend(ping, 0, 1)),
+		"hello then long put":   after(bend(frame(wire.Header{Op: wire.OpPut}, nil), 0, 0, 0x20)),
+		"hello then a status":   after(bend(ping, 5, 1)),
+		"hello then half frame": after(frame(wire.Header{Op: wire.OpAppend, ID: 2}, noise(5000))[:4000]),
+		"hello then odd op":     after(frame(wire.Header{Op: 200, ID: 2}, noise(400))),
+	}
+}
+
+func TestRealGarbage(t *testing.T) {
+	s := serve(t, nil)
+	good := dial(t, s)
+	for name, b := range garbage(t) {
+		t.Run(name, func(t *testing.T) {
+			nc := rawDial(t, s)
+			if _, err := nc.Write(b); err != nil {
+				t.Logf("cut off while writing: %v", err)
+			}
+			nc.(*net.TCPConn).CloseWrite()
+			closedByPeer(t, nc)
+			if _, err := good.Call(t.Context(), wire.OpPing, nil, nil); err != nil {
+				t.Errorf("another client: %v", err)
+			}
+		})
+	}
+	eventually(t, "only the good client is left", func() bool { return s.Stats().Connections == 1 })
+	if st := s.Stats(); st.ConnectionsBroken < uint64(len(garbage(t)))-4 || st.Panics != 0 {
+		t.Errorf("%d broken connections, %d panics", st.ConnectionsBroken, st.Panics)
+	}
+}
+
+// Payloads that are noise, in frames that are right.
+func TestRealNoisePayloads(t *testing.T) {
+	s := serve(t, nil)
+	nc := rawDial(t, s)
+	greet(t, nc)
+	id := uint64(0)
+	for op := wire.OpReadArena; op <= wire.OpPing+2; op++ {
+		if op == wire.OpAppend {
+			continue // noise can be a fair append
+		}
+		for n := range 70 {
+			id++
+			p := noise(n)
+			if (op == wire.OpPing || op == wire.OpNodeStat) && n > 0 || op == wire.OpStat && n > 60 || op == wire.OpReadDurable && n > 60 {
+				continue
+			}
+			send(t, nc, wire.Header{Op: op, ID: id}, p)
+			if h, _ := receive(t, nc); h.ID != id || h.Op != op {
+				t.Fatalf("%v with %d bytes of noise: reply to %d %v", op, n, h.ID, h.Op)
+			}
+		}
+	}
+	if n := s.Stats().Panics; n != 0 {
+		t.Errorf("%d panics", n)
+	}
+}
+
+func TestRealVersion(t *testing.T) {
+	s := serve(t, nil)
+	nc := rawDial(t, s)
+	p, _ := wire.HelloRequest{Version: 99}.AppendTo(nil)
+	send(t, nc, wire.Header{Op: wire.OpHello}, p)
+	h, reply := receive(t, nc)
+	e, err := wire.ParseError(h.Status, reply)
+	if err != nil || !errors.Is(e, wire.ErrVersion) || e.Arg0 != wire.Version {
+		t.Errorf("hello of version 99: %v, %v", e, err)
+	}
+	closedByPeer(t, nc)
+}
+
+func TestRealDeadlines(t *testing.T) {
+	s := serve(t, func(c *Config) {
+		c.Limits.Handshake, c.Limits.Frame, c.Limits.Idle = 50*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond
+	})
+	t.Run("silent", func(t *testing.T) { closedByPeer(t, rawDial(t, s)) })
+	t.Run("half a hello", func(t *testing.T) {
+		nc := rawDial(t, s)
+		nc.Write(hello(t)[:20])
+		closedByPeer(t, nc)
+	})
+	t.Run("drops of a hello", func(t *testing.T) {
+		nc := rawDial(t, s)
+		began := time.Now()
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for _, b := range bytes.Repeat(hello(t), 100) {
+			if _, err := nc.Write([]byte{b}); err != nil {
+				break
+			}
+			if time.Since(began) > patience/2 {
+				t.Fatal("the handshake's deadline moves with each byte")
+			}
+			<-tick.C
+			if buffered(nc) {
+				break
+			}
+		}
+	})
+	t.Run("half a frame", func(t *testing.T) {
+		nc := rawDial(t, s)
+		greet(t, nc)
+		began := time.Now()
+		nc.Write(frame(wire.Header{Op: wire.OpPing, ID: 1}, nil)[:10])
+		closedByPeer(t, nc)
+		if d := time.Since(began); d > 250*time.Millisecond {
+			t.Logf("half a frame was cut off after %v", d)
+		}
+	})
+	t.Run("a frame and a half", func(t *testing.T) {
+		nc := rawDial(t, s)
+		greet(t, nc)
+		b := frame(wire.Header{Op: wire.OpPing, ID: 1}, nil)
+		nc.Write(append(b, b[:5]...))
+		receive(t, nc)
+		closedByPeer(t, nc)
+	})
+	t.Run("idle", func(t *testing.T) {
+		nc := rawDial(t, s)
+		greet(t, nc)
+		closedByPeer(t, nc)
+	})
+}
+
+// buffered reports whether the peer has closed or sent something.
+func buffered(nc net.Conn) bool {
+	nc.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := nc.Read(make([]byte, 1))
+	var to net.Error
+	return !(errors.As(err, &to) && to.Timeout())
+}
+
+func TestRealConnectionLimit(t *testing.T) {
+	s := serve(t, func(c *Config) { c.Limits.Connections = 2 })
+	a, b := dial(t, s), dial(t, s)
+	closedByPeer(t, rawDial(t, s))
+	if st := s.Stats(); st.ConnectionsRefused != 1 || st.Connections != 2 {
+		t.Errorf("%d refused, %d open", st.ConnectionsRefused, st.Connections)
+	}
+	a.Close()
+	eventually(t, "a place is free", func() bool { return s.Stats().Connections == 1 })
+	dial(t, s)
+	_ = b
+}
+
+// 64 clients that misbehave in turn, and one that does not: it must not notice.
+func TestRealHostileCrowd(t *testing.T) {
+	s := serve(t, func(c *Config) {
+		c.Limits.Handshake, c.Limits.Frame, c.Limits.Write = 100*time.Millisecond, 100*time.Millisecond, 300*time.Millisecond
+		c.Limits.DurableBytes = 4 << 20
+	})
+	seed := durable.NewRemote(dial(t, s))
+	appendPattern(t, seed, shardA, 0, 2<<20)
+	stop := make(chan struct{})
+	var crowd sync.WaitGroup
+	shapes := garbage(t)
+	for i := range 64 {
+		crowd.Go(func() {
+			pause := time.NewTicker(50 * time.Millisecond)
+			defer pause.Stop()
+			for {
+				select {
+				case <-stop:
+					return
+				case <-pause.C:
+				}
+				nc, err := net.DialTimeout("tcp", s.Addr().String(), patience)
+				if err != nil {
+					continue
+				}
+				nc.SetDeadline(time.Now().Add(time.Second))
+				misbehave(nc, i, hello(t), shapes)
+				nc.Close()
+			}
+		})
+	}
+	c := dial(t, s)
+	store := durable.NewRemote(c)
+	shard := shardA
+	shard.Number = 99
+	began, total := time.Now(), uint64(0)
+	for time.Since(began) < 3*time.Second {
+		appendPattern(t, store, shard, total, total+50_000)
+		total += 50_000
+		info, err := store.Stat(t.Context(), shard.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		overTCP(t, c).check(t, shard, info.Incarnation, total)
+	}
+	close(stop)
+	crowd.Wait()
+	st := s.Stats()
+	t.Logf("%d B appended and checked among %d hostile connections (%d broken); refusals %v", total, st.ConnectionsTotal, st.ConnectionsBroken, st.Refusals)
+	if st.Panics != 0 {
+		t.Errorf("%d panics", st.Panics)
+	}
+	eventually(t, "the crowd is gone", func() bool { return s.Stats().Connections <= 2 && s.Stats().InFlight == 0 })
+}
+
+// misbehave is one connection of the crowd, by turns.
+func misbehave(nc net.Conn, i int, hello []byte, shapes map[string][]byte) {
+	switch i % 4 {
+	case 0:
+		for _, b := range shapes { // a random one
+			nc.Write(b)
+			break
+		}
+	case 1: // asks for a lot and does not read
+		nc.Write(hello)
+		read := wire.ReadDurable{Shard: []byte(shardA.String()), Max: wire.MaxRead}
+		p, _ := read.AppendTo(nil)
+		for id := range uint64(200) {
+			nc.Write(frame(wire.Header{Op: wire.OpReadDurable, ID: id}, p))
+		}
+		io.ReadFull(nc, make([]byte, 100))
+	case 2: // a flood of arena reads, not read
+		nc.Write(hello)
+		p, _ := wire.AppendReadArena(nil, []wire.ArenaRead{{Off: 0, N: 1 << 20}})
+		b := bytes.Repeat(frame(wire.Header{Op: wire.OpReadArena, ID: 1}, p), 1000)
+		nc.Write(b)
+	case 3: // starts an append and leaves
+		nc.Write(hello)
+		nc.Write(frame(wire.Header{Op: wire.OpAppend, ID: 1}, make([]byte, 1<<20))[:100_000])
+	}
+}

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// collector turns Stats into metrics when they are scraped: counting costs the
+// serving paths one atomic addition each.
+type collector struct {
+	s     *Server
+	descs []*metric
+}
+
+// metric is one line of the table below.
+type metric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(Stats) float64
+	// each, if set, yields one sample for each value of the label instead.
+	each func(Stats) map[string]uint64
+}
+
+func newCollector(s *Server) *collector {
+	c := &collector{s: s}
+	node := prometheus.Labels{"node": s.Addr().String()}
+	add := func(name, help string, kind prometheus.ValueType, value func(Stats) float64) {
+		c.descs = append(c.descs, &metric{desc: prometheus.NewDesc("rmatail_node_"+name, help, nil, node), kind: kind, value: value})
+	}
+	gauge := func(name, help string, value func(Stats) float64) { add(name, help, prometheus.GaugeValue, value) }
+	count := func(name, help string, value func(Stats) float64) { add(name, help, prometheus.CounterValue, value) }
+	label := func(name, help, label string, each func(Stats) map[string]uint64) {
+		c.descs = append(c.descs, &metric{
+			desc: prometheus.NewDesc("rmatail_node_"+name, help, []string{label}, node), kind: prometheus.CounterValue, each: each,
+		})
+	}
+	gauge("connections", "Open connections.", func(s Stats) float64 { return float64(s.Connections) })
+	count("connections_total", "Connections accepted.", func(s Stats) float64 { return float64(s.ConnectionsTotal) })
+	count("connections_refused_total", "Connections over the limit.", func(s Stats) float64 { return float64(s.ConnectionsRefused) })
+	count("connections_broken_total", "Connections that ended by an error, such as bytes of another protocol.", func(s Stats) float64 { return float64(s.ConnectionsBroken) })
+	label("requests_total", "Requests by operation.", "op", func(s Stats) map[string]uint64 { return s.Requests })
+	label("refusals_total", "Refused requests by status.", "status", func(s Stats) map[string]uint64 { return s.Refusals })
+	gauge("in_flight", "Requests that wait for a disk or a device.", func(s Stats) float64 { return float64(s.InFlight) })
+	count("arena_reads_total", "Arena ranges read over TCP. Reads over shared memory and RDMA are invisible to the node.", func(s Stats) float64 { return float64(s.ArenaReads) })
+	count("arena_read_bytes_total", "Arena bytes read over TCP.", func(s Stats) float64 { return float64(s.ArenaReadBytes) })
+	count("appends_total", "Appends by clients.", func(s Stats) float64 { return float64(s.Appends) })
+	count("append_bytes_total", "Bytes appended by clients.", func(s Stats) float64 { return float64(s.AppendBytes) })
+	count("durable_reads_total", "Durable reads for clients.", func(s Stats) float64 { return float64(s.DurableReads) })
+	count("durable_read_bytes_total", "Durable bytes read for clients.", func(s Stats) float64 { return float64(s.DurableReadBytes) })
+	gauge("appenders", "Shards open for append.", func(s Stats) float64 { return float64(s.Appenders) })
+	gauge("queue_pairs", "RDMA connections.", func(s Stats) float64 { return float64(s.QueuePairs) })
+	gauge("rdma", "1 if the arena is exported over RDMA.", func(s Stats) float64 {
+		if s.RDMA {
+			return 1
+		}
+		return 0
+	})
+	count("panics_total", "Panics in connections: bugs.", func(s Stats) float64 { return float64(s.Panics) })
+	c.addArena(gauge, count)
+	return c
+}
+
+func (c *collector) addArena(gauge, count func(name, help string, value func(Stats) float64)) {
+	count("cache_puts_total", "Chunk pieces that the arena took.", func(s Stats) float64 { return float64(s.Arena.Puts) })
+	count("cache_prefix_misses_total", "Chunk pieces refused because the arena lacks what they continue.", func(s Stats) float64 { return float64(s.Arena.PrefixMisses) })
+	count("cache_conflicts_total", "Puts and publications that contradict what the arena held.", func(s Stats) float64 { return float64(s.Arena.Conflicts) })
+	count("cache_publishes_total", "Lengths published.", func(s Stats) float64 { return float64(s.Arena.Publishes) })
+	gauge("cache_extents", "Extents held.", func(s Stats) float64 { return float64(s.Arena.Extents.Used) })
+	gauge("cache_extents_max", "Extents that the arena has room for.", func(s Stats) float64 { return float64(s.Arena.Extents.Ways) })
+	count("cache_extents_expired_total", "Extents evicted after their time.", func(s Stats) float64 { return float64(s.Arena.Extents.Expired) })
+	count("cache_extents_pushed_out_total", "Extents evicted before their time: the arena is too small.", func(s Stats) float64 { return float64(s.Arena.Extents.Capacity) })
+	gauge("cache_pages", "Length pages held.", func(s Stats) float64 { return float64(s.Arena.Pages.Used) })
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range c.descs {
+		ch <- m.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	st := c.s.Stats()
+	for _, m := range c.descs {
+		if m.each == nil {
+			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(st))
+			continue
+		}
+		for label, n := range m.each(st) {
+			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, float64(n), label)
+		}
+	}
+}
+
+// startMetrics registers the node's metrics, until Shutdown.
+func (s *Server) startMetrics() error {
+	if s.cfg.Registerer == nil {
+		if s.cfg.HTTP == "" {
+			return nil
+		}
+		s.cfg.Registerer = prometheus.NewRegistry()
+	}
+	c := newCollector(s)
+	err := s.cfg.Registerer.Register(c)
+	var there prometheus.AlreadyRegisteredError
+	switch {
+	case errors.As(err, &there):
+		// Another node of this process had the address and was not shut down.
+		s.log.Warn("metrics of an earlier node are in the way", "node", s.Addr().String())
+		return nil
+	case err != nil:
+		return fmt.Errorf("metrics: %w", err)
+	}
+	s.closers.add("metrics", func() error { s.cfg.Registerer.Unregister(c); return nil })
+	return nil
+}

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/rmatail/rmatail/fallback/wire"
+)
+
+// export is an *rdma.Export: the arena, readable for whom it accepts.
+type export interface {
+	// accept connects a queue pair to the one that offer describes.
+	accept(ctx context.Context, offer []byte, local, remote netip.Addr) (answer []byte, pair io.Closer, err error)
+	io.Closer
+}
+
+// startRDMA exports the arena, or says why consumers have to do without.
+func (s *Server) startRDMA() error {
+	switch s.cfg.RDMAMode {
+	case RDMAOff:
+		s.rdmaReason = "switched off (--rdma=off)"
+		return nil
+	case RDMARequire, RDMAAuto:
+	}
+	e, err := s.parts.export(s.cfg.RDMA, s.arena.Bytes())
+	switch {
+	case err == nil:
+		s.export = e
+		s.closers.add("RDMA export", e.Close)
+		s.log.Info("arena is readable over RDMA")
+		return nil
+	case s.cfg.RDMAMode == RDMARequire:
+		return fmt.Errorf("%w, set it to auto to serve without: %w", ErrRDMA, err)
+	}
+	s.rdmaReason = err.Error()
+	s.log.Warn("serving without RDMA", "reason", err)
+	return nil
+}
+
+// rdmaConnect connects a queue pair that lives as long as the connection.
+func (c *conn) rdmaConnect(ctx context.Context, h wire.Header, p []byte) error {
+	if c.s.export == nil {
+		return &wire.Error{Status: wire.StatusNoRDMA, Message: c.s.rdmaReason}
+	}
+	if err := wire.CheckOpaque(p); err != nil {
+		return err
+	}
+	local, remote := address(c.nc.LocalAddr()), address(c.nc.RemoteAddr())
+	answer, pair, err := c.s.export.accept(ctx, p, local, remote)
+	if err != nil {
+		return err
+	}
+	c.s.counters.queuePairs.Add(1)
+	old, ok := c.pairs.add(&countedPair{pair, c.s})
+	if err := old.Close(); err != nil {
+		c.log.Warn("queue pair was not closed cleanly", "err", err)
+	}
+	if !ok {
+		return errClosing
+	}
+	c.answer(h, answer, nil)
+	return nil
+}
+
+// address is the IP address of a TCP connection's end.
+func address(a net.Addr) netip.Addr {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}
+
+// countedPair keeps the number of queue pairs right.
+type countedPair struct {
+	io.Closer
+	s *Server
+}
+
+func (p *countedPair) Close() error {
+	p.s.counters.queuePairs.Add(-1)
+	return p.Closer.Close()
+}
+
+// closersOf closes several as one.
+type closersOf []io.Closer
+
+func (cs closersOf) Close() error {
+	var errs []error
+	for _, c := range cs {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// pairs are the queue pairs of one connection. Only the newest few stay: a
+// client connects again because the older one is broken.
+type pairs struct {
+	limit int
+	mu    struct {
+		sync.Mutex
+		open   closersOf
+		closed bool
+	}
+}
+
+// add takes a pair in, and returns those that the caller has to close: the ones
+// over the limit, or the new one itself (and false) when the connection has ended.
+func (p *pairs) add(pair io.Closer) (old closersOf, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.closed {
+		return closersOf{pair}, false
+	}
+	p.mu.open = append(p.mu.open, pair)
+	n := max(0, len(p.mu.open)-p.limit)
+	old = append(old, p.mu.open[:n]...)
+	p.mu.open = append(closersOf(nil), p.mu.open[n:]...)
+	return old, true
+}
+
+func (p *pairs) any() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.mu.open) > 0
+}
+
+// close closes all, and lets no further one in.
+func (p *pairs) close() error {
+	p.mu.Lock()
+	open := p.mu.open
+	p.mu.open, p.mu.closed = nil, true
+	p.mu.Unlock()
+	return open.Close()
+}

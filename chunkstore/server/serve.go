@@ -1,0 +1,166 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// acceptPauseMax bounds the wait after a failed accept, which ends by itself
+// when file descriptors are free again.
+const acceptPauseMax = time.Second
+
+// Serve answers clients until ctx is done or Shutdown is called. In the first
+// case it shuts down, and waits no longer than Limits.Request. It returns
+// ErrClosed after a clean end. Call it once.
+func (s *Server) Serve(ctx context.Context) error {
+	if s.web != nil && !s.serving.start(s.web.serve) {
+		return ErrClosed
+	}
+	failed := make(chan error, 1)
+	if !s.serving.start(s.evictions) || !s.serving.start(func() { failed <- s.accept() }) {
+		return ErrClosed
+	}
+	s.log.Info("serving", "listen", s.Addr().String(), "socket", s.socketPath, "rdma", s.export != nil, "durable", s.store != nil, "arena_bytes", len(s.arena.Bytes()))
+	var err error
+	select {
+	case <-ctx.Done():
+	case <-s.shutdown.done:
+	case err = <-failed:
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Limits.Request)
+	defer cancel()
+	if err := errors.Join(err, s.Shutdown(bounded)); err != nil {
+		return err
+	}
+	return ErrClosed
+}
+
+// accept takes connections until the listener is closed.
+func (s *Server) accept() error {
+	pause := time.Duration(0)
+	for {
+		nc, err := s.listener.Accept()
+		switch {
+		case err == nil:
+			pause = 0
+			s.admit(nc)
+		case s.closing.Load():
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("accept: %w", err)
+		default: // out of file descriptors or memory: those in use go on
+			pause = min(max(2*pause, 5*time.Millisecond), acceptPauseMax)
+			s.log.Error("accept failed; raise the limit of open files (ulimit -n)", "err", err, "again_in", pause)
+			select {
+			case <-time.After(pause):
+			case <-s.serving.Done():
+				return nil
+			}
+		}
+	}
+}
+
+// admit serves a connection, unless there are too many.
+func (s *Server) admit(nc net.Conn) {
+	if s.counters.connections.Add(1) > int64(s.cfg.Limits.Connections) {
+		s.counters.connections.Add(-1)
+		s.counters.connectionsOver.Add(1)
+		nc.Close()
+		return
+	}
+	s.counters.connectionsTotal.Add(1)
+	c := newConn(s, nc)
+	s.conns.Lock()
+	s.conns.open[c] = struct{}{}
+	s.conns.Unlock()
+	if !s.serving.start(c.serve) {
+		c.end()
+		nc.Close()
+		s.gone(c)
+	}
+}
+
+// gone forgets a connection that has ended.
+func (s *Server) gone(c *conn) {
+	s.conns.Lock()
+	defer s.conns.Unlock()
+	delete(s.conns.open, c)
+	s.counters.connections.Add(-1)
+}
+
+func (s *Server) eachConn(f func(*conn)) {
+	s.conns.Lock()
+	defer s.conns.Unlock()
+	for c := range s.conns.open {
+		f(c)
+	}
+}
+
+// evictions sweeps expired chunks, lengths and idle shards.
+func (s *Server) evictions() {
+	t := time.NewTicker(s.cfg.EvictEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.serving.Done():
+			return
+		case <-t.C:
+			s.arena.Evict(s.cfg.Arena.Clock())
+			if s.appenders != nil {
+				s.appenders.sweep()
+			}
+		}
+	}
+}
+
+// Shutdown stops the node: no new connections, requests are refused with
+// wire.ErrClosing, those under way finish, appends included, and everything is
+// closed. When ctx ends before that, requests are cut off; what then still hangs
+// (in a disk, say) is left to it, with the arena and the store open, and ctx's
+// error is returned. Further calls wait for the first.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.shutdown.once.Do(func() {
+		s.shutdown.err = s.stop(ctx)
+		close(s.shutdown.done)
+	})
+	<-s.shutdown.done
+	return s.shutdown.err
+}
+
+func (s *Server) stop(ctx context.Context) error {
+	s.log.Info("shutting down", "connections", s.counters.connections.Load(), "in_flight", s.counters.inFlight.Load())
+	s.closing.Store(true)
+	s.listener.Close() // a second time in closers, where it is no error
+	s.work.close()
+	err := s.drain(ctx)
+	if err != nil { // cut off who hangs, and give them a moment to notice
+		s.end()
+		s.eachConn(func(c *conn) { c.nc.Close() })
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if s.drain(last) != nil {
+			return fmt.Errorf("shutdown, with requests that hang: %w", err)
+		}
+	}
+	s.end()
+	return errors.Join(err, s.closers.close())
+}
+
+// drain waits for everything that may touch the arena or the store to end, in
+// the order of the package comment. It may be called again.
+func (s *Server) drain(ctx context.Context) error {
+	err := s.work.wait(ctx) // their replies are written, too
+	if s.appenders != nil {
+		err = errors.Join(err, s.appenders.close(ctx))
+	}
+	s.serving.cancel()
+	s.serving.close()
+	s.eachConn(func(c *conn) { c.in.stop() })
+	if s.web != nil {
+		err = errors.Join(err, s.web.close(ctx))
+	}
+	return errors.Join(err, s.serving.wait(ctx))
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/rmatail/rmatail/chunkstore"
+	"github.com/rmatail/rmatail/fallback/wire"
+)
+
+// maxSocketPath is the longest path of a Unix socket that every system takes
+// (sun_path has 104 bytes on BSD and macOS, 108 on Linux, with the final zero).
+const maxSocketPath = 103
+
+var _ [wire.MaxShmPath - maxSocketPath]struct{}
+
+// startSocket offers the arena to processes of this host.
+func (s *Server) startSocket() error {
+	if s.cfg.Socket == SocketNone {
+		return nil
+	}
+	path := s.cfg.Socket
+	if path == "" {
+		var err error
+		if path, err = s.defaultSocket(); err != nil {
+			return err
+		}
+	}
+	if len(path) > maxSocketPath {
+		return fmt.Errorf("%w: path of %d bytes, at most %d: set a shorter one (--socket PATH), or none", ErrSocket, len(path), maxSocketPath)
+	}
+	f, err := s.arena.File()
+	if errors.Is(err, chunkstore.ErrUnsupported) && s.cfg.Socket == "" {
+		s.log.Warn("serving without shared memory", "reason", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSocket, err)
+	}
+	l, err := s.parts.socket(path, f, uint64(len(s.arena.Bytes())), s.arena.Epoch())
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSocket, err)
+	}
+	s.socketPath = path
+	s.closers.add("shared memory socket", l.Close)
+	return nil
+}
+
+// defaultSocket is PORT.sock in a directory of this user's own.
+func (s *Server) defaultSocket() (string, error) {
+	dir := filepath.Join(os.TempDir(), "rmatail-"+strconv.Itoa(os.Getuid()))
+	if err := privateDir(dir); err != nil {
+		return "", err
+	}
+	port := 0
+	if a, ok := s.Addr().(*net.TCPAddr); ok {
+		port = a.Port
+	}
+	return filepath.Join(dir, strconv.Itoa(port)+".sock"), nil
+}
+
+// privateDir makes a directory that only this user can enter, or checks that the
+// one that is there is so: under a temporary directory anybody may have made it.
+func privateDir(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: directory %s: %w; set another path (--socket PATH), or none", ErrSocket, dir, err)
+	}
+	fi, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("%w: directory %s: %w", ErrSocket, dir, err)
+	}
+	if !fi.IsDir() || fi.Mode().Perm()&0o077 != 0 || !ownedByMe(fi) {
+		return fmt.Errorf("%w: %s (%v) is not a directory of this user alone; remove it, or set another path (--socket PATH)", ErrSocket, dir, fi.Mode())
+	}
+	return nil
+}
