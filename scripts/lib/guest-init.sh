@@ -65,20 +65,20 @@ fi
 
 # /tmp is memory, so that tests neither see nor pay for what lies in the host's; only the entries the run was found to need come through.
 # They are taken from the overlay, so they can be written as well, and nothing of that reaches the host.
-while read -r e; do
+while IFS= read -r e; do
 	[ -e "$N/tmp/$e" ] || continue
 	if [ -d "$N/tmp/$e" ]; then $B mkdir "/upper/carry/$e"; else $B touch "/upper/carry/$e"; fi
 	$B mount --bind "$N/tmp/$e" "/upper/carry/$e"
 done <$N/run/rxe-vm/tmp-entries
 $B mount -t tmpfs -o mode=1777 tmp $N/tmp || give_up "no /tmp"
-while read -r e; do
+while IFS= read -r e; do
 	[ -e "/upper/carry/$e" ] || continue
 	if [ -d "/upper/carry/$e" ]; then $B mkdir "$N/tmp/$e"; else $B touch "$N/tmp/$e"; fi
 	$B mount --move "/upper/carry/$e" "$N/tmp/$e"
 done <$N/run/rxe-vm/tmp-entries
 
 i=0
-while read -r dir; do
+while IFS= read -r dir; do
 	$B mkdir -p "$N$dir"
 	$B mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=none "share$i" "$N$dir" || give_up "cannot mount the shared $dir"
 	i=$((i + 1))
