@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -8,23 +9,22 @@ import (
 	"time"
 )
 
-const roleEnv = "RMATAIL_DURABLE_ROLE" // what a re-executed test binary does
-
 // fill writes the bytes that belong at pos: any slice of a shard can be checked
 // by its position alone.
 func fill(p []byte, pos uint64) {
-	for i := range p {
-		p[i] = byteAt(pos + uint64(i))
+	for len(p) > 0 {
+		var w [8]byte
+		binary.LittleEndian.PutUint64(w[:], wordAt(pos>>3))
+		n := copy(p, w[pos&7:])
+		p, pos = p[n:], pos+uint64(n)
 	}
 }
 
-func byteAt(pos uint64) byte {
-	x := pos>>3 + 0x9e3779b97f4a7c15
+func wordAt(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], x^x>>31)
-	return b[pos&7]
+	return x ^ x>>31
 }
 
 func bytesAt(pos uint64, n int) []byte {
@@ -35,9 +35,13 @@ func bytesAt(pos uint64, n int) []byte {
 
 // checkBytes reports the first byte that does not belong at its position.
 func checkBytes(p []byte, pos uint64) error {
-	for i, b := range p {
-		if want := byteAt(pos + uint64(i)); b != want {
-			return fmt.Errorf("byte at %d is %#02x, want %#02x", pos+uint64(i), b, want)
+	want := bytesAt(pos, len(p))
+	if bytes.Equal(p, want) {
+		return nil
+	}
+	for i := range p {
+		if p[i] != want[i] {
+			return fmt.Errorf("byte at %d is %#02x, want %#02x", pos+uint64(i), p[i], want[i])
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ type Stats struct {
 	Appends uint64 // acknowledged
 	Bytes   uint64 // acknowledged
 	Groups  uint64 // writes that served them
-	Flushes uint64 // fdatasync of segments, for appends and by Interval; each Group has one with Always
+	Flushes uint64 // fdatasync of segments: one a group with Always
 	Rolls   uint64 // segments begun
 }
 
@@ -117,6 +117,11 @@ func (l *Log) Append(ctx context.Context, off uint64, p []byte) (end uint64, err
 	if w == nil || err != nil {
 		return end, err
 	}
+	return l.await(ctx, w, end)
+}
+
+// await waits for an append that is queued to end at end.
+func (l *Log) await(ctx context.Context, w *waiter, end uint64) (uint64, error) {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -126,11 +131,11 @@ func (l *Log) Append(ctx context.Context, off uint64, p []byte) (end uint64, err
 	case <-ctx.Done():
 		select {
 		case <-w.done:
-		default: // w goes to the garbage collector: the writer still holds it
-			return 0, &unknownOutcome{l.shard, end - uint64(len(p)), len(p), ctx.Err()}
+		default: // w goes to the garbage collector: the writing goroutine still holds it
+			return 0, &unknownOutcome{l.shard, end - uint64(w.n), w.n, ctx.Err()}
 		}
 	}
-	end, err = w.end, w.err
+	end, err := w.end, w.err
 	w.err = nil
 	l.waiters.Put(w)
 	return end, err

@@ -102,9 +102,7 @@ func (l *Log) process(w *writer, g *group) {
 		l.count.groups.Add(1)
 		l.count.bytes.Add(uint64(n))
 		l.count.appends.Add(uint64(k))
-		if !w.lazy {
-			l.count.flushes.Add(1)
-		}
+		l.count.flushes.Store(w.flushes)
 		end := w.length - uint64(n)
 		l.length.Store(w.length)
 		for _, x := range ws[:k] {
@@ -204,8 +202,9 @@ func (l *Log) flush(w *writer) error {
 	if w.synced == w.length {
 		return nil
 	}
-	l.count.flushes.Add(1)
-	if err := w.flush(); err != nil {
+	err := w.flush()
+	l.count.flushes.Store(w.flushes)
+	if err != nil {
 		return l.fail(w, err)
 	}
 	return nil

@@ -24,6 +24,8 @@ type writer struct {
 	lazy   bool
 	failed error
 
+	flushes uint64 // of segments, so far
+
 	markSync chan struct{}
 	markDone chan error
 }
@@ -78,6 +80,7 @@ func (w *writer) commit(p []byte) error {
 	var ferr error
 	if !w.lazy {
 		if werr == nil {
+			w.flushes++
 			ferr = w.active.Datasync()
 		}
 		ferr = errors.Join(ferr, <-w.markDone)
@@ -122,6 +125,7 @@ func (w *writer) flush() error {
 	if w.synced == w.length {
 		return nil
 	}
+	w.flushes++
 	if err := w.active.Datasync(); err != nil {
 		return fatal{osError("flush", filepath.Join(w.path, w.segs[len(w.segs)-1].name), err)}
 	}
