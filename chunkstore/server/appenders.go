@@ -29,6 +29,7 @@ type appenders struct {
 	mu    struct {
 		sync.Mutex
 		closed bool
+		errs   []error // of closing, since closed
 		places map[layout.Shard]*place
 	}
 	work *stopper // what opens and closes
@@ -184,15 +185,20 @@ func (a *appenders) leave(pl *place) {
 	pl.leaving = true
 	a.work.start(func() {
 		<-pl.opened
+		var err error
 		if pl.appender != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), openTime)
 			defer cancel()
-			if err := pl.appender.Close(ctx); err != nil {
-				a.log.Error("shard was not closed cleanly", "shard", pl.shard, "err", err)
-			}
+			err = pl.appender.Close(ctx)
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
+		switch {
+		case err != nil && a.mu.closed:
+			a.mu.errs = append(a.mu.errs, fmt.Errorf("close of %v: %w", pl.shard, err))
+		case err != nil:
+			a.log.Error("shard was not closed cleanly", "shard", pl.shard, "err", err)
+		}
 		delete(a.mu.places, pl.shard)
 		close(pl.left)
 	})
@@ -242,7 +248,12 @@ func (a *appenders) close(ctx context.Context) error {
 		}
 	}
 	a.work.close()
-	return a.work.wait(ctx)
+	if err := a.work.wait(ctx); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return errors.Join(a.mu.errs...)
 }
 
 func (a *appenders) any() *place {

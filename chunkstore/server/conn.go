@@ -69,7 +69,9 @@ func (c *conn) serve() {
 	err := c.guarded(c.frames)
 	c.in.stop()
 	c.end()
-	c.pairs.close()
+	if err := c.pairs.close(); err != nil {
+		c.log.Warn("queue pair was not closed cleanly", "err", err)
+	}
 	c.work.Wait() // each within its own deadline
 	c.nc.Close()
 	switch {

@@ -16,7 +16,7 @@ type parts struct {
 
 func realParts() parts {
 	return parts{
-		export: func(rdma.Config, []byte) (export, error) { return nil, rdma.ErrUnsupported },
+		export: newRDMAExport,
 		socket: func(string, *os.File, uint64, uint64) (io.Closer, error) { return nil, os.ErrInvalid },
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/rmatail/rmatail/fallback/wire"
+	"github.com/rmatail/rmatail/rdma"
 )
 
 // export is an *rdma.Export: the arena, readable for whom it accepts.
@@ -17,6 +18,38 @@ type export interface {
 	// accept connects a queue pair to the one that offer describes.
 	accept(ctx context.Context, offer []byte, local, remote netip.Addr) (answer []byte, pair io.Closer, err error)
 	io.Closer
+}
+
+// rdmaExport is the real one.
+type rdmaExport struct{ *rdma.Export }
+
+func newRDMAExport(cfg rdma.Config, mem []byte) (export, error) {
+	e, err := rdma.NewExport(cfg, mem)
+	if err != nil {
+		return nil, err
+	}
+	return rdmaExport{e}, nil
+}
+
+func (e rdmaExport) accept(ctx context.Context, offer []byte, local, remote netip.Addr) ([]byte, io.Closer, error) {
+	answer, r, err := e.Accept(ctx, offer, local, remote)
+	if err != nil {
+		return nil, nil, err
+	}
+	return answer, r, nil
+}
+
+// rdmaRefusal tells a client whose fault it is: its offer's, or this host's.
+func rdmaRefusal(err error) error {
+	switch {
+	case errors.Is(err, rdma.ErrHandshake):
+		return fmt.Errorf("%w: %w", wire.ErrBadRequest, err)
+	case errors.Is(err, rdma.ErrNoDevice), errors.Is(err, rdma.ErrNoGID), errors.Is(err, rdma.ErrPortDown), errors.Is(err, rdma.ErrMemlock):
+		return fmt.Errorf("%w: %w", wire.ErrNoRDMA, err)
+	case errors.Is(err, rdma.ErrClosed):
+		return errClosing
+	}
+	return err
 }
 
 // startRDMA exports the arena, or says why consumers have to do without.
@@ -53,7 +86,7 @@ func (c *conn) rdmaConnect(ctx context.Context, h wire.Header, p []byte) error {
 	local, remote := address(c.nc.LocalAddr()), address(c.nc.RemoteAddr())
 	answer, pair, err := c.s.export.accept(ctx, p, local, remote)
 	if err != nil {
-		return err
+		return rdmaRefusal(err)
 	}
 	c.s.counters.queuePairs.Add(1)
 	old, ok := c.pairs.add(&countedPair{pair, c.s})
