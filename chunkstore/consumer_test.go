@@ -44,15 +44,13 @@ func (c *consumer) findExtent(h layout.Hash, extent uint64) (place, bool) {
 // chunkAt returns a chunk's valid bytes, nil if nothing validates there. They die
 // at the next call.
 func (c *consumer) chunkAt(p place, h layout.Hash, chunk uint64) []byte {
-	i := int(chunk % layout.ChunksPerExtent)
-	var descs [layout.DescriptorsSize]byte
-	copy(descs[:], c.mem[c.g.Descriptors(p.index):])
-	d := layout.ParseDescriptor(descs[:], i)
+	i := chunk % layout.ChunksPerExtent
+	d := layout.Descriptor(layout.LoadWord(c.mem, c.g.Descriptors(p.index)+i*layout.DescriptorSize))
 	if !d.Of(p.generation) {
 		return nil
 	}
 	data := c.buf[:d.Valid()]
-	copy(data, c.mem[c.g.ExtentSlot(p.index)+uint64(i)*layout.ChunkSize:])
+	copy(data, c.mem[c.g.ExtentSlot(p.index)+i*layout.ChunkSize:])
 	if layout.ExtendCRC(layout.SeedCRC(h, chunk), data) != d.CRC() {
 		return nil
 	}

@@ -96,6 +96,10 @@ func TestPut(t *testing.T) {
 			if got := look.chunk(testShard, 6); (c.before > 0 && !renewed) != bytes.Equal(got, right) {
 				t.Errorf("%d bytes of the neighbour", len(got))
 			}
+			slot := a.Bytes()[a.Geometry().ExtentSlot(now.index)+6*layout.ChunkSize:][:layout.ChunkSize]
+			if renewed && !bytes.Equal(slot, bytes.Repeat([]byte{0xdb}, layout.ChunkSize)) {
+				t.Error("the neighbour's bytes are not poisoned")
+			}
 			if got := look.chunkAt(old, testShard, 5); renewed && got != nil {
 				t.Errorf("%d bytes validate under the old generation", len(got))
 			}
@@ -180,7 +184,7 @@ func TestCapacityEviction(t *testing.T) {
 
 func TestEvict(t *testing.T) {
 	clk := newClock()
-	a := newArena(t, Config{Clock: clk.now, TTL: time.Minute, EvictFrom: 0.5, Evicted: PoisonEvicted})
+	a := newArena(t, Config{Clock: clk.now, TTL: time.Minute, EvictFrom: 0.5}) // what is evicted keeps its bytes
 	look, _ := newConsumer(a.Bytes())
 	data := []byte("some bytes")
 	fill := func(from, to uint64) {
@@ -199,8 +203,12 @@ func TestEvict(t *testing.T) {
 		t.Error("a key past its time is gone before its way is wanted")
 	}
 	fill(8, 9)
+	old, _ := look.findExtent(testShard, 0)
 	if n := a.Evict(clk.now()); n != 8 {
 		t.Errorf("%d dropped, want 8", n)
+	}
+	if got := look.chunkAt(old, testShard, 0); got != nil {
+		t.Errorf("%d bytes of the evicted extent validate", len(got))
 	}
 	for e := range uint64(9) {
 		if got := look.chunk(testShard, e*16); (got != nil) != (e == 8) {
