@@ -1,0 +1,316 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/fallback/durable"
+)
+
+// Cluster is a process's view of one node and its durable store: connections,
+// one poller and one set of limits, shared by all Readers opened from it. Safe
+// for concurrent use.
+type Cluster struct {
+	cfg   Config
+	peer  *peer // nil without a server
+	dir   *durable.Dir
+	gate  *gate
+	count counters
+
+	ctx     context.Context // ends with the Cluster; bounds its dials
+	cancel  context.CancelFunc
+	stop    <-chan struct{}
+	tasks   sync.WaitGroup
+	pollNow chan struct{}
+	metrics prometheus.Collector // registered, or nil
+
+	// blind is set while no memory path answers the poller: lengths then come from
+	// the store.
+	blind atomic.Bool
+
+	// pages are what the poller reads. The list and each page's shards are
+	// replaced under mu, never changed: the poller takes them without a lock.
+	pages atomic.Pointer[[]*page]
+
+	mu struct {
+		sync.Mutex
+		closed  bool
+		follows map[string]*follow
+	}
+}
+
+// Open connects to the node of cfg and starts following nothing yet. A node that
+// is away is an error only if no durable directory is set. ctx bounds the first
+// connections.
+func Open(ctx context.Context, cfg Config) (*Cluster, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := newCluster(cfg)
+	var s store = nodeStore{c}
+	if cfg.Dir != "" {
+		if c.dir, err = durable.Open(cfg.Dir, durable.Options{Logger: cfg.Logger}); err != nil {
+			c.cancel()
+			return nil, err
+		}
+		s = c.dir
+	}
+	c.gate = newGate(s, cfg.DurableConcurrency, cfg.DurableBytesPerSecond)
+	if cfg.Server != "" {
+		if err := c.connect(ctx); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	c.register()
+	return c, nil
+}
+
+func newCluster(cfg Config) *Cluster {
+	c := &Cluster{cfg: cfg, pollNow: make(chan struct{}, 1)}
+	c.mu.follows = map[string]*follow{}
+	c.pages.Store(new([]*page))
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.stop = c.ctx.Done()
+	return c
+}
+
+func (c *Cluster) connect(ctx context.Context) error {
+	c.peer = newPeer(c)
+	c.tasks.Go(c.peer.run)
+	poll := &poller{c: c}
+	c.tasks.Go(poll.run)
+	select {
+	case <-c.peer.ready:
+		if c.peer.err != nil && c.dir == nil {
+			return fmt.Errorf("node %s: %w; start it with 'rmatail serve', or set a durable directory to read without it", c.cfg.Server, c.peer.err)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// register offers the counters to the Registerer. A second Cluster for the same
+// node on one Registerer keeps its counters to itself, and says so.
+func (c *Cluster) register() {
+	if c.cfg.Registerer == nil {
+		return
+	}
+	k := newCollector(c)
+	if err := c.cfg.Registerer.Register(k); err != nil {
+		c.cfg.Logger.Warn("reader metrics are not registered; give each Cluster a Registerer of its own (prometheus.WrapRegistererWith)", "err", err)
+		return
+	}
+	c.metrics = k
+}
+
+// Close ends all Readers, connections and goroutines of the Cluster.
+func (c *Cluster) Close() error {
+	c.mu.Lock()
+	follows := c.mu.follows
+	c.mu.follows, c.mu.closed = nil, true
+	c.mu.Unlock()
+	c.cancel()
+	for _, f := range follows {
+		f.mu.Lock()
+		f.wake()
+		f.mu.Unlock()
+	}
+	c.tasks.Wait()
+	if c.metrics != nil {
+		c.cfg.Registerer.Unregister(c.metrics)
+		c.metrics = nil
+	}
+	if c.dir != nil {
+		return c.dir.Close()
+	}
+	return nil
+}
+
+// Stats returns what was done so far.
+func (c *Cluster) Stats() Stats {
+	s := c.count.snapshot()
+	s.Transport, s.Why = "none", "no node is set"
+	if c.peer != nil {
+		st := c.peer.status.Load()
+		s.Transport, s.Why = st.transport, st.why
+	}
+	return s
+}
+
+// Stat asks the durable store about a shard. Errors match wire.ErrUnknownShard
+// and the other sentinels of fallback/wire.
+func (c *Cluster) Stat(ctx context.Context, shard string) (durable.Info, error) {
+	return c.gate.store.Stat(ctx, shard)
+}
+
+// List returns up to limit shards of the durable store behind a name.
+func (c *Cluster) List(ctx context.Context, after string, limit int) ([]durable.Entry, error) {
+	return c.gate.store.List(ctx, after, limit)
+}
+
+// paths returns the memory paths that are up, best first. The result is shared:
+// it is not to be changed.
+func (c *Cluster) paths(now time.Time) []*path {
+	if c.peer == nil {
+		return nil
+	}
+	live := *c.peer.live.Load()
+	for i, p := range live {
+		if !p.up(now) {
+			up := append([]*path(nil), live[:i]...) // rare: something is wrong
+			for _, p := range live[i+1:] {
+				if p.up(now) {
+					up = append(up, p)
+				}
+			}
+			return up
+		}
+	}
+	return live
+}
+
+// pathsChanged wakes the poller and every Reader: what waits for a path, or
+// waits instead of a path, decides anew.
+func (c *Cluster) pathsChanged() {
+	c.pollSoon()
+	c.wakeAll()
+}
+
+func (c *Cluster) wakeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.mu.follows {
+		f.mu.Lock()
+		f.wake()
+		f.mu.Unlock()
+	}
+}
+
+// view returns what a Reader of f decides upon, with the paths that are up.
+func (c *Cluster) view(f *follow, now time.Time) (view, published, []*path) {
+	paths := c.paths(now)
+	v, pub := f.view(now, len(paths), c.blind.Load() || len(paths) == 0)
+	return v, pub, paths
+}
+
+// follow returns the shared state of a shard under an incarnation, with r among
+// its Readers, and has its length page polled.
+func (c *Cluster) follow(shard layout.Shard, i durable.Info, r *Reader) (*follow, error) {
+	key := fmt.Sprintf("%s@%x", shard, i.Incarnation)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.closed {
+		return nil, ErrClosed
+	}
+	f := c.mu.follows[key]
+	if f == nil {
+		f = &follow{shard: shard, name: shard.String(), key: key}
+		f.mu.incarnation, f.mu.hash = i.Incarnation, shard.Hash(i.Incarnation)
+		c.mu.follows[key] = f
+		c.pollPage(f)
+	}
+	f.mu.Lock()
+	f.mu.readers = append(f.mu.readers, r)
+	f.mu.Unlock()
+	f.info(i)
+	return f, nil
+}
+
+// pollPage adds a shard to its page. The lock is held.
+func (c *Cluster) pollPage(f *follow) {
+	key := layout.StreamHash(f.shard.Stream)
+	pages := *c.pages.Load()
+	i := slices.IndexFunc(pages, func(g *page) bool { return g.key == key && g.number == f.shard.Page() })
+	if i < 0 {
+		g := &page{key: key, number: f.shard.Page()}
+		g.shards.Store(&[]*follow{f})
+		pages = append(slices.Clone(pages), g)
+		c.pages.Store(&pages)
+	} else {
+		shards := append(slices.Clone(*pages[i].shards.Load()), f)
+		pages[i].shards.Store(&shards)
+	}
+	c.pollSoon()
+}
+
+// unfollow takes a Reader away; the last one of a shard ends its polling.
+func (c *Cluster) unfollow(f *follow, r *Reader) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.mu.Lock()
+	f.mu.readers = without(f.mu.readers, r)
+	left := len(f.mu.readers)
+	f.mu.Unlock()
+	if left > 0 || c.mu.closed {
+		return
+	}
+	delete(c.mu.follows, f.key)
+	pages := *c.pages.Load()
+	for _, g := range pages {
+		shards := without(*g.shards.Load(), f)
+		g.shards.Store(&shards)
+		if len(shards) == 0 {
+			pages = without(pages, g)
+		}
+	}
+	c.pages.Store(&pages)
+}
+
+// pollSoon has the poller read now instead of at the end of its interval.
+func (c *Cluster) pollSoon() {
+	select {
+	case c.pollNow <- struct{}{}:
+	default:
+	}
+}
+
+// without returns a copy of s without x.
+func without[T comparable](s []T, x T) []T {
+	return slices.DeleteFunc(slices.Clone(s), func(y T) bool { return y == x })
+}
+
+// nodeStore is the durable store of the connected node.
+type nodeStore struct{ c *Cluster }
+
+func (n nodeStore) remote() (*durable.Remote, error) {
+	if n.c.peer != nil {
+		if client := n.c.peer.client.Load(); client != nil {
+			return durable.NewRemote(client), nil
+		}
+	}
+	return nil, errNoStore
+}
+
+func (n nodeStore) Stat(ctx context.Context, shard string) (durable.Info, error) {
+	r, err := n.remote()
+	if err != nil {
+		return durable.Info{}, err
+	}
+	return r.Stat(ctx, shard)
+}
+
+func (n nodeStore) ReadAt(ctx context.Context, shard string, pos uint64, p []byte) (int, error) {
+	r, err := n.remote()
+	if err != nil {
+		return 0, err
+	}
+	return r.ReadAt(ctx, shard, pos, p)
+}
+
+func (n nodeStore) List(ctx context.Context, after string, limit int) ([]durable.Entry, error) {
+	r, err := n.remote()
+	if err != nil {
+		return nil, err
+	}
+	return r.List(ctx, after, limit)
+}

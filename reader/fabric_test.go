@@ -1,0 +1,224 @@
+package reader
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rmatail/rmatail/chunkstore"
+	"github.com/rmatail/rmatail/chunkstore/layout"
+)
+
+// fabric is a memory transport over a real arena that misbehaves on purpose, as
+// far as a NIC, a network or a restarted node could, and further.
+type fabric struct {
+	arena *chunkstore.Arena
+	old   [][]byte // earlier images of the arena, oldest first
+	rng   *rand.Rand
+	mix   faults
+	lost  chan struct{}
+
+	mu       sync.Mutex
+	injected map[string]int
+}
+
+// faults are probabilities: of a read for the first group, of a batch for the second.
+type faults struct {
+	tear64, tear1024, tear4096 float64 // pieces of that size come from different times
+	stale                      float64 // the whole read comes from an old image
+	swap                       float64 // bytes of a neighbouring slot, consistent in themselves
+	flip                       float64 // one bit is wrong
+	zero                       float64 // zeroes
+	deadline, broken           float64
+}
+
+const imagesKept = 6
+
+func newFabric(t *testing.T, size uint64, seed uint64, mix faults) *fabric {
+	a, err := chunkstore.New(chunkstore.Config{Bytes: size, Clock: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	return &fabric{arena: a, rng: rand.New(rand.NewPCG(seed, 1)), mix: mix, lost: make(chan struct{}), injected: map[string]int{}}
+}
+
+// keep remembers the arena as it is now, for reads that come from the past.
+func (f *fabric) keep() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	image := append([]byte(nil), f.arena.Bytes()...)
+	if f.old = append(f.old, image); len(f.old) > imagesKept {
+		f.old = f.old[1:]
+	}
+}
+
+func (f *fabric) set(mix faults) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mix = mix
+}
+
+func (f *fabric) newBatch(size int) (batch, error) { return &fabricBatch{f: f, room: size}, nil }
+func (f *fabric) Lost() <-chan struct{}            { return f.lost }
+func (f *fabric) Err() error                       { return errBroken }
+func (f *fabric) Close() error                     { return nil }
+
+var errBroken = errors.New("fabric: completion with error")
+
+type fabricBatch struct {
+	f        *fabric
+	room     int
+	reads    []fabricRead
+	deadline time.Time
+}
+
+var poison = bytes.Repeat([]byte{0xDB}, 1<<16)
+
+type fabricRead struct {
+	off uint64
+	to  []byte
+}
+
+func (b *fabricBatch) Add(off uint64, n int) []byte {
+	if n <= 0 || n > b.room || off+uint64(n) > uint64(len(b.f.arena.Bytes())) {
+		return nil
+	}
+	b.room -= n
+	to := make([]byte, n)
+	b.reads = append(b.reads, fabricRead{off, to})
+	return to
+}
+
+func (b *fabricBatch) Post(deadline time.Time) error { b.deadline = deadline; return nil }
+
+func (b *fabricBatch) Wait() error {
+	f := b.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.hit("deadline", f.mix.deadline) {
+		f.mu.Unlock()
+		<-time.After(time.Until(b.deadline))
+		f.mu.Lock()
+		return os.ErrDeadlineExceeded
+	}
+	if f.hit("broken", f.mix.broken) {
+		return errBroken
+	}
+	for _, i := range f.rng.Perm(len(b.reads)) { // no order between the reads of a batch
+		f.read(b.reads[i].off, b.reads[i].to)
+	}
+	return nil
+}
+
+func (b *fabricBatch) Reset() {
+	for _, r := range b.reads {
+		b.room += len(r.to)
+		copy(r.to, poison) // a slice that is used after its end shows
+	}
+	b.reads = nil
+}
+
+func (b *fabricBatch) Release() { b.Reset() }
+
+func (f *fabric) hit(kind string, p float64) bool {
+	if p == 0 || f.rng.Float64() >= p {
+		return false
+	}
+	f.injected[kind]++
+	return true
+}
+
+func (f *fabric) read(off uint64, to []byte) {
+	now := f.arena.Bytes()
+	past := func() []byte {
+		if len(f.old) == 0 {
+			return now
+		}
+		return f.old[f.rng.IntN(len(f.old))]
+	}
+	tear := func(size int) {
+		for i := 0; i < len(to); i += size {
+			from := now
+			if f.rng.IntN(2) == 0 {
+				from = past()
+			}
+			copy(to[i:min(i+size, len(to))], from[off+uint64(i):])
+		}
+	}
+	switch {
+	case f.hit("tear64", f.mix.tear64):
+		tear(64)
+	case f.hit("tear1024", f.mix.tear1024):
+		tear(1024)
+	case f.hit("tear4096", f.mix.tear4096):
+		tear(4096)
+	case f.hit("stale", f.mix.stale):
+		copy(to, past()[off:])
+	case f.hit("swap", f.mix.swap):
+		if off+layout.ExtentSize+uint64(len(to)) <= uint64(len(now)) {
+			off += layout.ExtentSize
+		}
+		copy(to, now[off:])
+	case f.hit("zero", f.mix.zero):
+		clear(to)
+	default:
+		copy(to, now[off:])
+	}
+	if f.hit("flip", f.mix.flip) {
+		to[f.rng.IntN(len(to))] ^= 1 << f.rng.IntN(8)
+	}
+}
+
+// fill writes the content that a position determines.
+func fill(p []byte, pos uint64) {
+	for i := 0; i < len(p); {
+		at := pos + uint64(i)
+		x := at / 8
+		x = (x ^ x>>31) * 0x9e3779b97f4a7c15
+		x = (x ^ x>>29) * 0xbf58476d1ce4e5b9
+		var w [8]byte
+		binary.LittleEndian.PutUint64(w[:], x^x>>32)
+		i += copy(p[i:], w[at%8:])
+	}
+}
+
+// wrongAt returns where data, which begins at pos, is wrong; -1 if nowhere.
+func wrongAt(data []byte, pos uint64) int {
+	want := make([]byte, len(data))
+	if fill(want, pos); bytes.Equal(want, data) {
+		return -1
+	}
+	for i := range data {
+		if data[i] != want[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// fabricCluster is a Cluster over the fabric: everything but the connecting is
+// the real code.
+func fabricCluster(t *testing.T, f *fabric, s store) *Cluster {
+	cfg, err := Config{Server: "fabric", Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(cfg)
+	c.gate = newGate(s, cfg.DurableConcurrency, 0)
+	c.peer = newPeer(c)
+	p, err := newPath(f, FromSHM, f.arena.Epoch(), cfg.ReadTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.peer.live.Store(&[]*path{p})
+	c.tasks.Go((&poller{c: c}).run)
+	return c
+}

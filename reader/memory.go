@@ -1,0 +1,48 @@
+package reader
+
+import (
+	"time"
+
+	"github.com/rmatail/rmatail/fallback/tcp"
+	"github.com/rmatail/rmatail/rdma"
+	"github.com/rmatail/rmatail/rdma/local"
+)
+
+// memory is one way to read a node's arena. All transports answer the same
+// request, bytes at (offset, length), in batches without any order inside.
+type memory interface {
+	newBatch(size int) (batch, error)
+	Lost() <-chan struct{}
+	Err() error
+	Close() error
+}
+
+// batch is a set of reads that are posted and settled together. Slices from Add
+// die at Reset or Release. One goroutine at a time.
+type batch interface {
+	Add(offset uint64, n int) []byte
+	Post(deadline time.Time) error
+	Wait() error
+	Reset()
+	Release()
+}
+
+// The transports return their own batch types; these adapters turn them into
+// the interface, which is all that the packages do not share.
+type (
+	shmMemory  struct{ *local.Conn }
+	rdmaMemory struct{ *rdma.Conn }
+	tcpMemory  struct{ *tcp.Conn }
+)
+
+func (m shmMemory) newBatch(size int) (batch, error)  { return asBatch(m.NewBatch(size)) }
+func (m rdmaMemory) newBatch(size int) (batch, error) { return asBatch(m.NewBatch(size)) }
+func (m tcpMemory) newBatch(size int) (batch, error)  { return asBatch(m.NewBatch(size)) }
+
+// asBatch keeps a nil pointer from becoming a non-nil interface.
+func asBatch[B batch](b B, err error) (batch, error) {
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}

@@ -1,0 +1,88 @@
+package reader
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/rdma"
+)
+
+// errBatchRoom is returned when a transport's batch cannot hold even one read
+// that was planned for it: a limit of the transport is below what a flight needs.
+var errBatchRoom = errors.New("batch has no room for a single read")
+
+// path is one live memory transport to one start of a node. It is replaced, not
+// repaired.
+type path struct {
+	memory
+	source   Source
+	epoch    uint64
+	geometry layout.Geometry
+	// restUntil is a time in Unix nanoseconds before which the path is not used,
+	// because reads over it failed; rest grows with each failure in a row.
+	restUntil atomic.Int64
+	failures  atomic.Int32
+}
+
+// newPath reads and checks the arena header over a new connection.
+func newPath(m memory, from Source, epoch uint64, timeout time.Duration) (*path, error) {
+	b, err := m.newBatch(layout.HeaderSize)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Release()
+	p := b.Add(0, layout.HeaderSize)
+	if p == nil {
+		return nil, errBatchRoom
+	}
+	if err := settle(b, time.Now().Add(timeout)); err != nil {
+		return nil, fmt.Errorf("arena header: %w", err)
+	}
+	h, err := layout.ParseHeader(p)
+	if err != nil {
+		return nil, err
+	}
+	if h.Epoch != epoch {
+		return nil, fmt.Errorf("%w: epoch %x in memory, %x in the handshake: the node restarted meanwhile", layout.ErrForeign, h.Epoch, epoch)
+	}
+	return &path{memory: m, source: from, epoch: epoch, geometry: h.Geometry}, nil
+}
+
+func (p *path) up(now time.Time) bool {
+	select {
+	case <-p.Lost():
+		return false
+	default:
+		return now.UnixNano() >= p.restUntil.Load()
+	}
+}
+
+const (
+	pathRestMin = 50 * time.Millisecond
+	pathRestMax = 2 * time.Second
+)
+
+// failed rests the path and says why the read failed.
+func (p *path) failed(now time.Time, err error) reason {
+	n := min(p.failures.Add(1), 8)
+	rest := min(pathRestMin<<(n-1), pathRestMax)
+	p.restUntil.Store(now.Add(rest).UnixNano())
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return reasonDeadline
+	}
+	return reasonTransport
+}
+
+func (p *path) worked() {
+	if p.failures.Load() != 0 {
+		p.failures.Store(0)
+	}
+}
+
+// handleStale reports whether an rdma path ended because the node's memory
+// handle is no longer the one it gave out: a new handshake gets the new one.
+func handleStale(err error) bool { return rdma.Decide(err) == rdma.StaleHandle }

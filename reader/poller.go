@@ -1,0 +1,196 @@
+package reader
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/rmatail/rmatail/chunkstore/layout"
+)
+
+// page is a length page that is polled: all followed shards of a stream in one
+// run of 128 numbers.
+type page struct {
+	key    layout.Hash // of the stream
+	number uint64
+	shards atomic.Pointer[[]*follow]
+
+	epoch uint64 // of the node at which index is right
+	index uint32
+	found bool
+	bytes []byte // of the poll under way
+	sets  [2][]byte
+}
+
+// pollPages is the most pages in one batch: 256 KiB.
+const pollPages = 64
+
+// poller reads the length pages of all followed shards: one READ a page and
+// poll, however many Readers follow them. One goroutine, owned by the Cluster.
+type poller struct {
+	c        *Cluster
+	interval time.Duration
+}
+
+func (p *poller) run() {
+	p.interval = p.c.cfg.PollMin
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-p.c.stop:
+			return
+		case <-timer.C:
+		case <-p.c.pollNow:
+		}
+		if p.poll(time.Now()) {
+			p.interval = p.c.cfg.PollMin
+		} else {
+			p.interval = min(p.interval*5/4+time.Microsecond, p.c.cfg.PollMax)
+		}
+		// Up to an eighth of jitter keeps the processes of a site out of step.
+		timer.Reset(p.interval - time.Duration(rand.Int64N(int64(p.interval)/8+1)))
+	}
+}
+
+// poll reads every page once over the best path, the next one when that fails.
+// It reports whether any shard has moved.
+func (p *poller) poll(now time.Time) (moved bool) {
+	pages := *p.c.pages.Load()
+	if len(pages) == 0 {
+		return false
+	}
+	for _, via := range p.c.paths(now) {
+		ok := true
+		for lo := 0; lo < len(pages) && ok; lo += pollPages {
+			m, err := p.read(via, pages[lo:min(lo+pollPages, len(pages))])
+			moved = moved || m
+			if err != nil {
+				p.c.count.failed(via.source, via.failed(now, err))
+				ok = false
+			}
+		}
+		if ok {
+			via.worked()
+			p.see(lengths)
+			return moved
+		}
+	}
+	p.see(nothing)
+	return moved
+}
+
+// sight is what a poll has brought.
+type sight int
+
+const (
+	lengths sight = iota
+	nothing
+)
+
+// see notes whether any path answered; Readers that wait for news from the cache
+// learn at once that none will come.
+func (p *poller) see(answer sight) {
+	if was := p.c.blind.Swap(answer == nothing); was != (answer == nothing) {
+		p.c.wakeAll()
+	}
+}
+
+// read polls up to pollPages pages: unknown places first, then the pages.
+func (p *poller) read(via *path, pages []*page) (moved bool, err error) {
+	if err := p.locate(via, pages); err != nil {
+		return false, err
+	}
+	b, err := via.newBatch(len(pages) * layout.PageSize)
+	if err != nil {
+		return false, err
+	}
+	defer b.Release()
+	n := 0
+	for _, g := range pages {
+		if g.bytes = nil; g.found {
+			g.bytes = b.Add(via.geometry.PageSlot(g.index), layout.PageSize)
+			n++
+		}
+	}
+	if n == 0 {
+		return false, nil
+	}
+	if err := settle(b, time.Now().Add(p.c.cfg.ReadTimeout)); err != nil {
+		return false, err
+	}
+	p.c.count.polled(n)
+	now := time.Now()
+	for _, g := range pages {
+		if g.bytes != nil && p.take(g, now) {
+			moved = true
+		}
+	}
+	return moved, nil
+}
+
+// take reads the entries of a landed page. When none of them is valid the page's
+// place is looked up again: its way may hold another page by now.
+func (p *poller) take(g *page, now time.Time) (moved bool) {
+	valid := false
+	for _, f := range *g.shards.Load() {
+		why, m := f.entry(layout.ParseEntry(g.bytes, f.shard.EntryOffset()), now)
+		if why == proven || why == reasonStale {
+			valid = true
+		}
+		if why != proven {
+			p.c.count.retry(why)
+		}
+		moved = moved || m
+	}
+	g.found = valid
+	return moved
+}
+
+// locate looks up the pages whose place at this node is not known.
+func (p *poller) locate(via *path, pages []*page) error {
+	missing := 0
+	for _, g := range pages {
+		if g.epoch != via.epoch {
+			g.epoch, g.found = via.epoch, false
+		}
+		if !g.found {
+			missing++
+		}
+	}
+	if missing == 0 {
+		return nil
+	}
+	b, err := via.newBatch(missing * 2 * layout.SetSize)
+	if err != nil {
+		return err
+	}
+	defer b.Release()
+	for _, g := range pages {
+		if g.found {
+			continue
+		}
+		for i, set := range via.geometry.PageSetsOf(g.key, g.number) {
+			g.sets[i] = b.Add(via.geometry.PageSet(set), layout.SetSize)
+		}
+	}
+	if err := settle(b, time.Now().Add(p.c.cfg.ReadTimeout)); err != nil {
+		return err
+	}
+	p.c.count.located(2 * missing)
+	for _, g := range pages {
+		if g.found {
+			continue
+		}
+		for i, set := range via.geometry.PageSetsOf(g.key, g.number) {
+			if g.sets[i] == nil {
+				continue
+			}
+			if way, _, ok := layout.FindIdentity(g.sets[i], g.key, g.number); ok {
+				g.index, g.found = set*layout.Ways+uint32(way), true
+			}
+		}
+		g.sets = [2][]byte{}
+	}
+	return nil
+}
