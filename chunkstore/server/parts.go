@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/rmatail/rmatail/rdma"
+	"github.com/rmatail/rmatail/rdma/local"
 )
 
 // parts are what a node is made of besides its own code; tests replace them.
@@ -17,6 +18,12 @@ type parts struct {
 func realParts() parts {
 	return parts{
 		export: newRDMAExport,
-		socket: func(string, *os.File, uint64, uint64) (io.Closer, error) { return nil, os.ErrInvalid },
+		socket: func(path string, f *os.File, size, epoch uint64) (io.Closer, error) {
+			s, err := local.Listen(path, f, size, epoch)
+			if err != nil {
+				return nil, err // not a nil *local.Server in an io.Closer
+			}
+			return s, nil
+		},
 	}
 }
