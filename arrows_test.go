@@ -30,21 +30,22 @@ const (
 // its code may import: packages of this module and external modules. A package
 // that is not listed is a defect, and so is an import that is not.
 var arrows = map[string][]string{
-	".":                 {},
-	"cgo/ibverbs":       {},
-	"rdma":              {"cgo/ibverbs", rdmamap, netlink, xsys, prometheus},
-	"rdma/roce":         {gopacket},
-	"rdma/local":        {xsys},
-	"chunkstore/layout": {},
-	"chunkstore":        {"chunkstore/layout", xsys, prometheus},
-	"chunkstore/server": {"chunkstore", "chunkstore/layout", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", xsys, prometheus},
-	"fallback/wire":     {},
-	"fallback/tcp":      {"fallback/wire", prometheus},
-	"fallback/durable":  {"fallback/wire", xsys},
-	"reader":            {"rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", prometheus},
-	"producer":          {"fallback/wire", "fallback/durable", "chunkstore/layout", prometheus},
-	"cmd/rmatail":       {"reader", "producer", "chunkstore/server", "rdma", "fallback/wire", "fallback/durable", "chunkstore/layout", kong, xsys, prometheus},
-	"scripts/lib/ring":  {},
+	".":                         {},
+	"cgo/ibverbs":               {},
+	"rdma":                      {"cgo/ibverbs", rdmamap, netlink, xsys, prometheus},
+	"rdma/roce":                 {gopacket},
+	"rdma/local":                {xsys},
+	"chunkstore/layout":         {},
+	"chunkstore":                {"chunkstore/layout", xsys, prometheus},
+	"chunkstore/server":         {"chunkstore", "chunkstore/layout", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", xsys, prometheus},
+	"fallback/wire":             {},
+	"fallback/tcp":              {"fallback/wire", prometheus},
+	"fallback/durable":          {"fallback/wire", xsys},
+	"reader":                    {"rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", prometheus},
+	"producer":                  {"fallback/wire", "fallback/durable", "chunkstore/layout", prometheus},
+	"cmd/rmatail":               {"reader", "producer", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", kong, xsys, prometheus},
+	"cmd/rmatail/internal/demo": {"reader", "fallback/wire", "fallback/durable", xsys},
+	"scripts/lib/ring":          {},
 }
 
 // testArrows are the external modules that every test may import. Tests may also

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/rmatail/rmatail/chunkstore"
+	"github.com/rmatail/rmatail/chunkstore/server"
+	"github.com/rmatail/rmatail/fallback/durable"
+	"github.com/rmatail/rmatail/rdma"
+)
+
+type serveCmd struct {
+	Listen string `help:"TCP address for clients; port 0 picks a free one. There is no authentication: keep it inside a trusted network." default:"127.0.0.1:7440" placeholder:"HOST:PORT"`
+	Dir    string `help:"Durable directory that this node owns: it takes appends and serves durable reads. Without it the node is a cache only." placeholder:"DIR" type:"path"`
+	HTTP   string `name:"http" help:"Address of /metrics, /healthz and /readyz. Default: none." placeholder:"HOST:PORT"`
+	JSON   bool   `name:"json" help:"When ready, print the addresses as one JSON object on standard output."`
+
+	Arena     size          `help:"Memory for recent bytes." default:"64MiB" placeholder:"SIZE"`
+	TTL       time.Duration `name:"ttl" help:"How long bytes stay in memory after they were written, when room gets short." default:"60s" placeholder:"TIME"`
+	HugePages bool          `help:"Back the arena by reserved huge pages (sysctl vm.nr_hugepages)."`
+	MLock     bool          `name:"mlock" help:"Keep the arena resident."`
+
+	Policy       policy        `help:"When appends are flushed to the disk: always, interval or never." default:"always" placeholder:"NAME"`
+	Interval     time.Duration `help:"With --policy interval: the longest time that bytes stay unflushed." default:"100ms" placeholder:"TIME"`
+	SegmentBytes size          `help:"Begin a new segment file at this size." default:"256MiB" placeholder:"SIZE"`
+	SegmentAge   time.Duration `help:"Begin a new segment file at this age." default:"1h" placeholder:"TIME"`
+
+	Socket   string   `help:"Unix socket that hands the arena to processes of this host, read-only; none: no shared memory. Default: rmatail-UID/PORT.sock under the temporary directory." placeholder:"PATH"`
+	RDMA     rdmaMode `name:"rdma" help:"Export the arena by RDMA: auto (when it can be had), off or require." default:"auto" placeholder:"WHEN"`
+	Device   string   `help:"RDMA device (default: every usable one)." placeholder:"NAME"`
+	GIDIndex int      `name:"gid-index" help:"GID index, -1 to choose." default:"-1" placeholder:"N"`
+
+	MaxConnections int  `help:"Connections at once." default:"4096" placeholder:"N"`
+	UntilEOF       bool `name:"until-eof" hidden:"" help:"Stop when standard input ends: for a parent that may die."`
+}
+
+// ready is what --json prints. Its keys are an interface.
+type ready struct {
+	Listen string `json:"listen"`
+	HTTP   string `json:"http,omitempty"`
+	Socket string `json:"socket,omitempty"`
+}
+
+func (c *serveCmd) config(p *process) server.Config {
+	return server.Config{
+		Listen: c.Listen, Dir: c.Dir, HTTP: c.HTTP, Socket: c.Socket,
+		Durable:  durable.Options{Policy: durable.Policy(c.Policy), Interval: c.Interval, SegmentBytes: int64(c.SegmentBytes), SegmentAge: c.SegmentAge},
+		Arena:    c.arena(),
+		RDMAMode: server.RDMAMode(c.RDMA), RDMA: rdma.Config{Device: c.Device, GIDIndex: c.GIDIndex, Logger: p.log},
+		Limits: server.Limits{Connections: c.MaxConnections},
+		Logger: p.log,
+	}
+}
+
+func (c *serveCmd) arena() chunkstore.Config {
+	a := chunkstore.Config{Bytes: uint64(c.Arena), TTL: c.TTL}
+	if c.HugePages {
+		a.HugePages = chunkstore.HugePagesOn
+	}
+	if c.MLock {
+		a.MLock = chunkstore.MLockOn
+	}
+	return a
+}
+
+func (c *serveCmd) Run(p *process) error {
+	s, err := server.New(c.config(p))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(p)
+	defer cancel()
+	if c.UntilEOF {
+		go func() { // ends with the process: nothing interrupts a read of standard input
+			_, _ = io.Copy(io.Discard, p.stdin)
+			cancel()
+		}()
+	}
+	if c.JSON {
+		r := ready{Listen: s.Addr().String(), Socket: s.Socket()}
+		if a := s.HTTPAddr(); a != nil {
+			r.HTTP = a.String()
+		}
+		if err := json.NewEncoder(p.stdout).Encode(r); err != nil {
+			return errors.Join(err, s.Shutdown(ctx))
+		}
+	}
+	if err := s.Serve(ctx); !errors.Is(err, server.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// rdmaMode is a server.RDMAMode as a flag.
+type rdmaMode server.RDMAMode
+
+func (m *rdmaMode) UnmarshalText(text []byte) error {
+	v, err := server.ParseRDMAMode(string(text))
+	*m = rdmaMode(v)
+	return err
+}

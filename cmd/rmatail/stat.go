@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/rmatail/rmatail/fallback/wire"
+)
+
+type statCmd struct {
+	storeFlags
+	Shard *shard `arg:"" optional:"" help:"The shard, such as logs/0000. Without it the node is shown."`
+	JSON  bool   `name:"json" help:"One JSON object."`
+}
+
+func (c *statCmd) Run(p *process) error {
+	ctx, cancel := context.WithTimeout(p, openTimeout)
+	defer cancel()
+	if c.Shard == nil {
+		return c.node(ctx, p)
+	}
+	s, err := openStore(ctx, p, c.storeFlags)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	i, err := s.Stat(ctx, c.Shard.String())
+	if err != nil {
+		return err
+	}
+	info := newShardInfo(c.Shard.String(), i)
+	if c.JSON {
+		return json.NewEncoder(p.stdout).Encode(info)
+	}
+	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "shard\t%s\nfirst\t%d\nlength\t%d\nkept\t%d\nsealed\t%t\nincarnation\t%s\n",
+		info.Shard, info.First, info.Length, info.Length-info.First, info.Sealed, info.Incarnation)
+	return w.Flush()
+}
+
+// node shows what the node says about itself.
+func (c *statCmd) node(ctx context.Context, p *process) error {
+	if c.Server == "" && c.Dir != "" {
+		return fmt.Errorf("%w: a directory has no node to show; name a shard, or the node with --server", errUsage)
+	}
+	client, err := dial(ctx, p, c.address())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	text, err := client.Call(ctx, wire.OpNodeStat, nil, nil)
+	if err != nil {
+		return err
+	}
+	var all map[string]any
+	if err := json.Unmarshal(text, &all); err != nil {
+		return fmt.Errorf("node statistics: %w", err)
+	}
+	if c.JSON {
+		return json.NewEncoder(p.stdout).Encode(json.RawMessage(text))
+	}
+	rows := map[string]string{}
+	flatten(rows, "", all)
+	names := make([]string, 0, len(rows))
+	for n := range rows {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	for _, n := range names {
+		fmt.Fprintf(w, "%s\t%s\n", n, rows[n])
+	}
+	return w.Flush()
+}
+
+// flatten turns nested objects into rows with dotted names.
+func flatten(rows map[string]string, prefix string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			flatten(rows, prefix+"."+k, e)
+		}
+	case []any:
+		var parts []string
+		for i, e := range v {
+			if _, nested := e.(map[string]any); nested {
+				flatten(rows, fmt.Sprintf("%s.%d", prefix, i), e)
+				continue
+			}
+			parts = append(parts, fmt.Sprint(e))
+		}
+		if parts != nil || len(v) == 0 {
+			rows[strings.TrimPrefix(prefix, ".")] = strings.Join(parts, " ")
+		}
+	case float64:
+		rows[strings.TrimPrefix(prefix, ".")] = strings.TrimSuffix(fmt.Sprintf("%.3f", v), ".000")
+	default:
+		rows[strings.TrimPrefix(prefix, ".")] = fmt.Sprint(v)
+	}
+}

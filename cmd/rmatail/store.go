@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/rmatail/rmatail/fallback/durable"
+	"github.com/rmatail/rmatail/fallback/wire"
+)
+
+// store is the durable store, here or through its node.
+type store interface {
+	Stat(ctx context.Context, shard string) (durable.Info, error)
+	List(ctx context.Context, after string, limit int) ([]durable.Entry, error)
+	ReadAt(ctx context.Context, shard string, pos uint64, p []byte) (int, error)
+	Close() error
+}
+
+// openStore opens the directory if there is one, else it connects to the node.
+func openStore(ctx context.Context, p *process, f storeFlags) (store, error) {
+	if f.Dir != "" {
+		return durable.Open(f.Dir, durable.Options{ReadOnly: true, Logger: p.quiet})
+	}
+	c, err := dial(ctx, p, f.address())
+	if err != nil {
+		return nil, err
+	}
+	return remoteStore{durable.NewRemote(c), c}, nil
+}
+
+// remoteStore owns its connection.
+type remoteStore struct {
+	*durable.Remote
+	client *wire.Client
+}
+
+func (s remoteStore) Close() error { return s.client.Close() }
+
+// dial connects to a node.
+func dial(ctx context.Context, p *process, addr string) (*wire.Client, error) {
+	c, err := wire.Dial(ctx, addr, wire.Options{Name: "rmatail", Logger: p.quiet})
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", addr, err)
+	}
+	return c, nil
+}
+
+// away says whether err is the kind that passes when the node is back.
+func away(err error) bool {
+	for _, passing := range []error{wire.ErrLost, durable.ErrUnknownOutcome, wire.ErrBusy, wire.ErrClosing, wire.ErrDeadline,
+		os.ErrDeadlineExceeded, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, io.EOF} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
+}
