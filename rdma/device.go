@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"os"
 )
 
 // Device is an RDMA device as /sys/class/infiniband shows it.
@@ -13,6 +12,7 @@ type Device struct {
 	NodeType string // kernel's text: "CA" for RoCE and InfiniBand, "RNIC" for iWARP
 	Software bool   // rxe and the like: no hardware function below it
 	Ports    []Port // by number
+	Err      error  // why the ports are not known; other devices do not suffer from it
 }
 
 // Port is one port of a device.
@@ -23,6 +23,7 @@ type Port struct {
 	LID       uint16     // InfiniBand only
 	GIDs      []GIDEntry // live entries by index, annotated
 	Netdevs   []string   // that the port serves: those of the GIDs, then the one it was made on
+	Err       error      // why nothing of the GID table can be read
 }
 
 // Active reports whether the port can carry packets now.
@@ -67,7 +68,7 @@ func (c Choice) String() string {
 // Host reads the RDMA devices of this machine. The zero value reads the real
 // ones; tests set the fields. Methods may be called at once and keep nothing
 // between calls: addresses come and go while a process runs, so ask again
-// before each connection attempt. Each call costs some milliseconds.
+// before each connection attempt, in some milliseconds.
 type Host struct {
 	Sysfs fs.FS // the sysfs tree; nil is /sys
 
@@ -89,7 +90,7 @@ func RouteTo(peer netip.Addr) (Route, error) { return routeTo(peer) }
 
 func (h Host) sysfs() fs.FS {
 	if h.Sysfs == nil {
-		return os.DirFS("/sys")
+		return sysfsOfKernel()
 	}
 	return h.Sysfs
 }

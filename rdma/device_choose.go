@@ -131,12 +131,7 @@ func (s *search) on(w way) ([]candidate, string) {
 	if w.route.Netdev != "" {
 		return s.host.on(w.route.Netdev, s.devices)
 	}
-	var all []candidate
-	for _, d := range s.devices {
-		for _, p := range d.Ports {
-			all = append(all, candidate{d, p})
-		}
-	}
+	all := candidates(s.devices)
 	sortCandidates(all)
 	return all, "any device will do"
 }
@@ -153,6 +148,9 @@ func (s *search) named(ways []way) (Choice, error) {
 			s.query.Device, strings.Join(names, ", ")))
 	}
 	d := s.devices[i]
+	if d.Err != nil {
+		s.reasons = append(s.reasons, DeviceReason{Device: d.Name, Err: d.Err})
+	}
 	for _, p := range d.Ports {
 		c, tried := candidate{d, p}, false
 		for _, w := range ways {
@@ -216,6 +214,9 @@ func (s *search) note(c candidate, err error) {
 // rest notes why the ports that no way led to were not tried.
 func (s *search) rest(ways []way) {
 	for _, d := range s.devices {
+		if d.Err != nil {
+			s.reasons = append(s.reasons, DeviceReason{Device: d.Name, Err: d.Err})
+		}
 		for _, p := range d.Ports {
 			on := "no netdev"
 			if len(p.Netdevs) > 0 {

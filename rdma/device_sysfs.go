@@ -34,20 +34,15 @@ func (h Host) devices(netdevs []Netdev) ([]Device, error) {
 	}
 	var out []Device
 	for _, n := range names {
-		d, err := readDevice(sys, n.Name(), netdevs)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		if d := readDevice(sys, n.Name(), netdevs); !errors.Is(d.Err, fs.ErrNotExist) {
+			out = append(out, d)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("RDMA device %s: %w", n.Name(), err)
-		}
-		out = append(out, d)
 	}
 	slices.SortFunc(out, func(a, b Device) int { return compareNames(a.Name, b.Name) })
 	return out, nil
 }
 
-func readDevice(sys fs.FS, name string, netdevs []Netdev) (Device, error) {
+func readDevice(sys fs.FS, name string, netdevs []Netdev) Device {
 	dir := path.Join(classDir, name)
 	d := Device{Name: name}
 	if text, err := readText(sys, path.Join(dir, "node_type")); err == nil {
@@ -61,17 +56,14 @@ func readDevice(sys fs.FS, name string, netdevs []Netdev) (Device, error) {
 
 	ports, err := fs.ReadDir(sys, path.Join(dir, "ports"))
 	if err != nil {
-		return Device{}, err
+		d.Err = fmt.Errorf("list of ports: %w", err)
 	}
 	for _, n := range ports {
 		number, err := strconv.Atoi(n.Name())
 		if err != nil || number < 1 {
 			continue
 		}
-		p, err := readPort(sys, path.Join(dir, "ports", n.Name()), number)
-		if err != nil {
-			return Device{}, fmt.Errorf("port %d: %w", number, err)
-		}
+		p := readPort(sys, path.Join(dir, "ports", n.Name()), number)
 		AnnotateGIDs(p.GIDs, netdevs)
 		p.Netdevs = portNetdevs(p, netdevs)
 		if madeErr == nil {
@@ -83,10 +75,10 @@ func readDevice(sys fs.FS, name string, netdevs []Netdev) (Device, error) {
 		d.Ports = append(d.Ports, p)
 	}
 	slices.SortFunc(d.Ports, func(a, b Port) int { return cmp.Compare(a.Number, b.Number) })
-	return d, nil
+	return d
 }
 
-func readPort(sys fs.FS, dir string, number int) (Port, error) {
+func readPort(sys fs.FS, dir string, number int) Port {
 	p := Port{Number: number}
 	if text, err := readText(sys, path.Join(dir, "state")); err == nil {
 		p.State = afterColon(text)
@@ -104,9 +96,8 @@ func readPort(sys fs.FS, dir string, number int) (Port, error) {
 			p.LID = uint16(lid)
 		}
 	}
-	var err error
-	p.GIDs, err = readGIDs(sys, dir, number, p.LinkLayer)
-	return p, err
+	p.GIDs, p.Err = readGIDs(sys, dir, number, p.LinkLayer)
+	return p
 }
 
 // afterColon is the word in "4: ACTIVE".

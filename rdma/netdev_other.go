@@ -5,10 +5,15 @@ package rdma
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
 )
 
 var errNotLinux = fmt.Errorf("RDMA devices of this system: %w", errors.ErrUnsupported)
+
+// sysfsOfKernel is a directory that other systems do not have: no device.
+func sysfsOfKernel() fs.FS { return os.DirFS("/sys") }
 
 func routeTo(netip.Addr) (Route, error) { return Route{}, errNotLinux }
 
