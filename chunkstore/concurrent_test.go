@@ -32,7 +32,7 @@ func noWrongByte(t *testing.T, size uint64) {
 		}
 	}
 	puts := 2000
-	if testing.Short() {
+	if testing.Short() || slow {
 		puts = 1000
 	}
 
@@ -196,8 +196,8 @@ func TestDescriptorFollowsData(t *testing.T) {
 	a := newArena(t, Config{})
 	full := content(testShard, 0, 0)
 	extents := uint64(80)
-	if testing.Short() {
-		extents = 20
+	if testing.Short() || slow {
+		extents = 15
 	}
 	var current, looks atomic.Uint64 // the chunk that grows; how often the consumer has looked
 	var readers sync.WaitGroup

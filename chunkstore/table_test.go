@@ -43,13 +43,13 @@ func (p *placer) insert(now time.Duration) {
 // former. The latter is harder, as the sets of a cache with a time to live swing.
 func TestTwoChoices(t *testing.T) {
 	slots := 131072
-	if testing.Short() {
+	if testing.Short() || slow {
 		slots = 8192
 	}
 	for _, c := range []struct {
 		fill        float64
 		mostFilling uint64
-		mostAfter   float64 // of ten table fills
+		mostAfter   float64 // of four table fills
 	}{{0.75, 0, 0}, {0.80, 0, 2e-5}, {0.85, 0, 2e-3}} {
 		live := int(c.fill * float64(slots))
 		p := newPlacer(uint32(slots/layout.Ways), time.Duration(live))
@@ -57,10 +57,10 @@ func TestTwoChoices(t *testing.T) {
 			p.insert(time.Duration(i))
 		}
 		filling := p.t.capacity.Load()
-		for i := live; i < live+10*slots; i++ {
+		for i := live; i < live+4*slots; i++ {
 			p.insert(time.Duration(i))
 		}
-		after := float64(p.t.capacity.Load()-filling) / float64(10*slots)
+		after := float64(p.t.capacity.Load()-filling) / float64(4*slots)
 		t.Logf("%d ways, %.0f %% live: %d pushed out while filling, %.1e of the insertions after", slots, c.fill*100, filling, after)
 		if filling > c.mostFilling || after > c.mostAfter {
 			t.Errorf("want at most %d and %.1e", c.mostFilling, c.mostAfter)
