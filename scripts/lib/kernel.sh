@@ -65,7 +65,7 @@ kernel_packages() {
 	local meta
 	if [[ -n ${RMATAIL_VM_KERNEL:-} ]]; then
 		meta=$RMATAIL_VM_KERNEL
-	elif apt-cache show linux-image-amd64 >/dev/null 2>&1; then
+	elif [[ -n $(apt-cache madison linux-image-amd64) ]]; then
 		meta=linux-image-amd64 # Debian
 	else
 		meta=linux-image-generic # Ubuntu
