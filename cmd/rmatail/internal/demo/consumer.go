@@ -143,7 +143,8 @@ func (c *consumer) follow(ctx context.Context, end uint64) error {
 			}
 			return err
 		}
-		if err := c.take(ctx, at, b, now); err != nil {
+		// Bytes that were handed out are counted, whatever ctx has become.
+		if err := c.take(context.WithoutCancel(ctx), at, b, now); err != nil {
 			return err
 		}
 	}
