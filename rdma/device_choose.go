@@ -67,6 +67,7 @@ type search struct {
 	query    Query
 	devices  []Device
 	routeErr error
+	local    bool // the peer's address is this host's own
 	reasons  []DeviceReason
 	seen     map[string]bool // ports that have a reason
 }
@@ -83,6 +84,7 @@ func (s *search) ways(netdevs []Netdev) []way {
 	if peer.IsValid() {
 		route, s.routeErr = s.host.routeTo(peer)
 	}
+	s.local = route.Local
 	if netdev, ok := ownerOf(q.Local, netdevs); ok {
 		ways = append(ways, way{
 			route: Route{Netdev: netdev, Source: q.Local.Unmap(), Gateway: route.Gateway, Local: route.Local},
@@ -167,7 +169,11 @@ func (s *search) named(ways []way) (Choice, error) {
 		}
 		// A network of its own for RDMA: the peer's GID is in it, the address
 		// of the bootstrap connection is not.
-		if choice, ok := s.try(c, way{}, "asked for; no route to the peer leaves by it"); ok {
+		why := "asked for; no route to the peer leaves by it"
+		if s.local {
+			why = "asked for; the peer is this host, by another netdev"
+		}
+		if choice, ok := s.try(c, way{}, why); ok {
 			return choice, nil
 		}
 	}

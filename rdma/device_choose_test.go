@@ -100,7 +100,7 @@ func TestChoose(t *testing.T) {
 		{"own address on a VLAN", "rxe", ask("10.10.0.2"), "rxe1 1 4", "the address is on v1.10"},
 		{"own IPv6 address", "rxe", ask("fd00:9::2"), "rxe1 1 3", "the address is on v1"},
 		{"loopback", "rxe", ask("127.0.0.1"), "rxe0 1 1", "the peer is this host, any device"},
-		{"asked for, same host", "rxe", ask("10.9.0.2", device("rxe0")), "rxe0 1 1", "asked for; no route"},
+		{"asked for, same host", "rxe", ask("10.9.0.2", device("rxe0")), "rxe0 1 1", "asked for; the peer is this host"},
 		{"asked for, on the route", "rxe", ask("10.10.0.77", device("rxe0")), "rxe0 1 4", "asked for; the route to 10.10.0.77 leaves by v0.10"},
 		{"asked for, off the route", "rxe", ask("192.168.0.9", device("rxe1")), "rxe1 1 1", "asked for; no route"},
 		{"asked for, no route at all", "rxe", ask("203.0.113.1", device("rxe1")), "rxe1 1 1", "asked for; no route"},

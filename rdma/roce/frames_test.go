@@ -103,6 +103,7 @@ func TestGoldenFrames(t *testing.T) {
 		{"vlan-read-response", ReadResponseOnly, "RC READ response only", 0x1a, 0x034658, 0, "BTH AETH Payload", 64},
 		{"send-only", SendOnly, "RC SEND only", 0x11, 0x75a7b0, 3, "BTH Payload", 101},
 		{"acknowledge", Acknowledge, "RC acknowledge", 0x11, 0x75a7b0, 0, "BTH AETH", 0},
+		{"nak", Acknowledge, "RC acknowledge", 0x11, 0xf2510f, 0, "BTH AETH", 0},
 		{"ud-send", 0x64, "UD SEND only", 0x19, 0x5fa54a, 0, "BTH DETH Payload", 64},
 		{"fetch-add", FetchAdd, "RC fetch and add", 0x18, 0xf320ab, 0, "BTH RoCE extension header", 0},
 		{"atomic-acknowledge", AtomicAcknowledge, "RC atomic acknowledge", 0x18, 0xf320ab, 0, "BTH AETH RoCE extension header", 0},
@@ -165,6 +166,9 @@ func TestGoldenFields(t *testing.T) {
 	aeth := parse(frame(t, "read-response-only")).Layer(LayerTypeAETH).(*AETH)
 	if aeth.MSN != 1 || !aeth.Syndrome.IsACK() || aeth.Syndrome.IsNAK() {
 		t.Errorf("AETH %+v", aeth)
+	}
+	if nak := parse(frame(t, "nak")).Layer(LayerTypeAETH).(*AETH); nak.Syndrome.String() != "NAK: remote access error" || !nak.Syndrome.IsNAK() || nak.MSN != 0 {
+		t.Errorf("AETH %+v", nak)
 	}
 	if bth := parse(frame(t, "read-request")).Layer(LayerTypeBTH).(*BTH); !bth.AckReq {
 		t.Errorf("BTH %+v", bth)
