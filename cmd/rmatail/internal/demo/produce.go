@@ -91,7 +91,7 @@ func (p *producer) append(ctx context.Context, n int, t timing) error {
 
 // run appends at a rate in bytes a second until ctx is done or the time is over.
 // What is behind the rate is caught up, in larger appends.
-func (p *producer) run(ctx context.Context, rate int64, d time.Duration) error {
+func (p *producer) run(ctx context.Context, rate int64, d time.Duration, sample timing) error {
 	t := time.NewTicker(tick)
 	defer t.Stop()
 	start, begin := time.Now(), p.end
@@ -110,7 +110,7 @@ func (p *producer) run(ctx context.Context, rate int64, d time.Duration) error {
 			continue
 		}
 		// Not ctx: an append that has begun is finished.
-		if err := p.append(context.WithoutCancel(ctx), int(min(due, maxAppend)), sampled); err != nil {
+		if err := p.append(context.WithoutCancel(ctx), int(min(due, maxAppend)), sample); err != nil {
 			return fmt.Errorf("append at %d: %w", p.end, err)
 		}
 	}

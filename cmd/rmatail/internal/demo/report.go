@@ -22,17 +22,25 @@ type Report struct {
 	Reads           map[string]uint64 `json:"reads"` // by source
 	ReadRequests    uint64            `json:"read_requests"`
 	ReadBytes       uint64            `json:"read_bytes"`
-	ServerCPUMS     float64           `json:"server_cpu_ms"`
+	ServerCPUMS     float64           `json:"server_cpu_ms"` // while there were consumers
 
 	Input       string            `json:"input"`
 	Policy      string            `json:"policy"`
-	Rate        int64             `json:"rate"` // asked for, bytes a second
-	Seconds     float64           `json:"seconds"`
-	Appends     uint64            `json:"appends"`
+	Rate        int64             `json:"rate"`    // asked for, bytes a second
+	Seconds     float64           `json:"seconds"` // of appending with consumers
+	Appends     uint64            `json:"appends"` // in that time
+	AppendCPUMS AppendCPU         `json:"append_cpu_ms"`
 	Samples     uint64            `json:"samples"` // delivery times measured
 	DeliveredBy map[string]uint64 `json:"delivered_by"`
 	Retries     map[string]uint64 `json:"retries"`
 	RDMA        string            `json:"rdma"` // devices of this host
+}
+
+// AppendCPU is the node's processor time divided by its appends, without any
+// consumer and with all of them: reads that cost the node nothing add nothing.
+type AppendCPU struct {
+	Alone    float64 `json:"alone"`
+	Followed float64 `json:"followed"`
 }
 
 // Delivery has quantiles of the delivery times in milliseconds.
@@ -45,9 +53,10 @@ type Delivery struct {
 // sources in the order of resort.
 var sources = []string{"shm", "rdma", "tcp", "durable"}
 
-func newReport(cfg Config, s *session, seconds float64, cpu time.Duration) Report {
+func newReport(cfg Config, s *session, m phase) Report {
 	r := Report{Consumers: cfg.Consumers, AppendedBytes: s.producer.end, Input: s.in.name, Policy: cfg.Policy, Rate: cfg.Rate,
-		Seconds: seconds, Appends: s.producer.appends, ServerCPUMS: ms(cpu), RDMA: cfg.RDMA,
+		Seconds: m.elapsed.Seconds(), Appends: m.appends, ServerCPUMS: ms(m.cpu),
+		AppendCPUMS: AppendCPU{Alone: ms(s.alone.perAppend()), Followed: ms(m.perAppend())}, RDMA: cfg.RDMA,
 		Reads: map[string]uint64{}, DeliveredBy: map[string]uint64{}, Retries: map[string]uint64{}}
 	for _, name := range sources {
 		r.Reads[name], r.DeliveredBy[name] = 0, 0
@@ -103,17 +112,16 @@ func (r Report) Wrong() string {
 func (r Report) Write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "input\t%s, over and over\n", r.Input)
-	fmt.Fprintf(t, "appended\t%s in %.1f s (%s/s, %s/s asked for), %d appends, flushed: %s\n",
-		bytesText(float64(r.AppendedBytes)), r.Seconds, bytesText(float64(r.AppendedBytes)/max(r.Seconds, 0.001)), bytesText(float64(r.Rate)), r.Appends, r.Policy)
+	fmt.Fprintf(t, "appended\t%s, with consumers for %.1f s: %d appends (%s/s asked for), flushed: %s\n",
+		bytesText(float64(r.AppendedBytes)), r.Seconds, r.Appends, bytesText(float64(r.Rate)), r.Policy)
 	fmt.Fprintf(t, "delivered\t%s to %d consumer processes, over %s (%s)\n", bytesText(float64(r.DeliveredBytes)), r.Consumers, r.Transport, r.TransportReason)
 	fmt.Fprintf(t, "checked\tevery delivered byte against the durable files: %d wrong, %d gaps\n", r.WrongBytes, r.Gaps)
 	fmt.Fprintf(t, "delivery\tp50 %.2f ms, p99 %.2f ms, max %.2f ms, from before the append until the bytes are with the consumer (%d times)\n",
 		r.DeliveryMS.P50, r.DeliveryMS.P99, r.DeliveryMS.Max, r.Samples)
 	fmt.Fprintf(t, "data reads\t%s\n", bySource(r.Reads))
 	fmt.Fprintf(t, "all reads\t%d requests, %s moved\n", r.ReadRequests, bytesText(float64(r.ReadBytes)))
-	if r.Seconds > 0 {
-		fmt.Fprintf(t, "node's CPU\t%.0f ms, %.1f %% of one core: taking %d appends included\n", r.ServerCPUMS, r.ServerCPUMS/r.Seconds/10, r.Appends)
-	}
+	fmt.Fprintf(t, "node's CPU\t%.0f ms: %.2f ms an append, %.2f ms in the time before there were consumers\n",
+		r.ServerCPUMS, r.AppendCPUMS.Followed, r.AppendCPUMS.Alone)
 	if s := nonZero(r.Retries); s != "" {
 		fmt.Fprintf(t, "read again\t%s\n", s)
 	}

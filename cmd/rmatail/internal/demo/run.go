@@ -42,6 +42,7 @@ const (
 	shardName     = "demo/0000"
 	progressEvery = 500 * time.Millisecond
 	startTime     = 20 * time.Second
+	aloneTime     = time.Second // at most, of appending without consumers
 )
 
 // session is one run: its processes and what they said.
@@ -53,6 +54,7 @@ type session struct {
 	producer  *producer
 	samples   *sampler
 	consumers []*follower
+	alone     phase // before there were consumers
 }
 
 // follower is a consumer process as its parent sees it.
@@ -82,30 +84,52 @@ func Run(ctx context.Context, cfg Config) (r Report, err error) {
 	if err := s.start(ctx); err != nil {
 		return r, err
 	}
-	start := time.Now()
-	cpu, cpuErr := cpuTime(s.node.pid())
-	stopProgress := s.progress(start, cpu)
-	err = s.producer.run(ctx, cfg.Rate, cfg.For)
-	elapsed := time.Since(start)
-	if err == nil {
-		err = s.drain()
-	}
-	stopProgress()
+	followed, err := s.measure(func(m *phase) error {
+		defer s.progress(m)()
+		err := s.producer.run(ctx, cfg.Rate, cfg.For, sampled)
+		m.elapsed = time.Since(m.start)
+		if err != nil {
+			return err
+		}
+		return s.drain()
+	})
 	if err != nil {
 		return r, err
 	}
-	after, afterErr := cpuTime(s.node.pid())
-	if cpuErr != nil || afterErr != nil {
-		cpu, after = 0, 0
-	}
-	r = newReport(cfg, s, elapsed.Seconds(), after-cpu)
+	r = newReport(cfg, s, followed)
 	clean = true
 	return r, s.producer.verify(context.WithoutCancel(ctx), s.store())
 }
 
+// phase is a part of a run that is measured.
+type phase struct {
+	start          time.Time
+	before         time.Duration // the node's processor time at the start
+	elapsed        time.Duration // of appending
+	cpu            time.Duration // that the node has used in the phase; 0 where that cannot be known
+	appends, bytes uint64
+}
+
+// perAppend is the node's processor time for an append and all that went with it.
+func (m phase) perAppend() time.Duration { return m.cpu / time.Duration(max(m.appends, 1)) }
+
+func (s *session) measure(run func(*phase) error) (phase, error) {
+	m := phase{start: time.Now()}
+	appends, end := s.producer.appends, s.producer.end
+	var beforeErr error
+	m.before, beforeErr = cpuTime(s.node.pid())
+	err := run(&m)
+	if after, afterErr := cpuTime(s.node.pid()); beforeErr == nil && afterErr == nil {
+		m.cpu = after - m.before
+	}
+	m.appends, m.bytes = s.producer.appends-appends, s.producer.end-end
+	return m, err
+}
+
 func (s *session) store() string { return filepath.Join(s.dir, "store") }
 
-// start brings everything up to the first byte delivered to everyone.
+// start brings everything up, appends for a while alone, and waits until all
+// consumers have caught up.
 func (s *session) start(ctx context.Context) (err error) {
 	if s.in, err = openInput(s.cfg.Input); err != nil {
 		return err
@@ -129,13 +153,18 @@ func (s *session) start(ctx context.Context) (err error) {
 	if s.samples, err = newSampler(samples); err != nil {
 		return err
 	}
-	starting, cancel := context.WithTimeout(ctx, startTime)
+	starting, cancel := context.WithTimeout(ctx, startTime+aloneTime)
 	defer cancel()
 	if s.producer, err = newProducer(starting, up.Listen, shardName, s.in, s.samples); err != nil {
 		return s.node.failed(err)
 	}
 	// The first line creates the shard. It is no sample: nobody follows yet.
 	if err := s.producer.append(starting, 1, unsampled); err != nil {
+		return s.node.failed(err)
+	}
+	if s.alone, err = s.measure(func(m *phase) error {
+		return s.producer.run(ctx, s.cfg.Rate, min(s.cfg.For/4, aloneTime), unsampled)
+	}); err != nil {
 		return s.node.failed(err)
 	}
 	for i := range s.cfg.Consumers {
@@ -148,7 +177,7 @@ func (s *session) start(ctx context.Context) (err error) {
 		s.consumers = append(s.consumers, f)
 		go f.listen()
 	}
-	return s.each(starting, "did not start", func(n Snapshot) bool { return n.Delivered > 0 })
+	return s.each(starting, "did not start", func(n Snapshot) bool { return n.Position >= s.producer.end })
 }
 
 // drain tells the consumers where the end is, and waits for their last word.
@@ -222,7 +251,7 @@ func (s *session) snapshots() (out []Snapshot) {
 }
 
 // progress reports until the returned function is called.
-func (s *session) progress(start time.Time, cpu time.Duration) (stop func()) {
+func (s *session) progress(m *phase) (stop func()) {
 	if s.cfg.Progress == nil {
 		return func() {}
 	}
@@ -230,6 +259,7 @@ func (s *session) progress(start time.Time, cpu time.Duration) (stop func()) {
 	for _, f := range s.consumers {
 		pids = append(pids, f.pid())
 	}
+	start, cpu := m.start, m.before
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
