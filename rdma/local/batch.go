@@ -2,94 +2,88 @@ package local
 
 import (
 	"fmt"
-	"sync"
 	"time"
 )
 
 const (
-	// MaxReads is the most reads of one batch.
+	// MaxBatchBytes is the largest batch in bytes.
+	MaxBatchBytes = 1 << 20
+	// MaxReads is how many reads a batch has room for.
 	MaxReads = 256
-	// MaxBatch is the most bytes of one batch.
-	MaxBatch = 1 << 20
-	// slabBytes bounds the memory of all batches of a Conn that are in use.
-	slabBytes = 1 << 30
 )
 
-// Batch is a set of reads that are copied together. One goroutine at a time.
-type Batch struct {
-	c     *Conn
-	slab  []byte
-	used  int
-	reads []read
-	state batchState
-}
-
-type read struct {
-	off uint64
-	to  []byte
-}
-
-type batchState uint8
+// state is where a batch is in its life.
+type state uint8
 
 const (
-	planning batchState = iota
+	planning state = iota
 	posted
 	settled
+	released
 )
 
-// slabs recycles batches: those of one Conn have few different sizes.
-type slabs struct {
-	mu   sync.Mutex
-	free []*Batch
-	out  int // bytes of batches in use
+// Batch is a set of reads that are posted together, and the memory they land in.
+// One goroutine at a time; different batches of a Conn are independent. The
+// slices that Add returns are filled when Wait has returned nil, and die at Reset
+// or Release. There is no order inside or between the reads.
+type Batch struct {
+	c     *Conn
+	class int
+	mem   []byte // 8-byte aligned: at least 4 KiB of Go's allocator
+	room  int    // of mem, as asked for
+	used  int
+	state state
+	count int
+	reads [MaxReads]read
 }
 
-// freeKept bounds the batches that wait for their next use.
-const freeKept = 64
+// read is one copy: arena[off:off+n] to mem[at:at+n].
+type read struct {
+	off   uint64
+	at, n int
+}
 
-// NewBatch returns a batch with size bytes of memory for what is read, at most
-// MaxBatch. ErrNoBuffers when batches in use hold 1 GiB.
+// NewBatch returns a batch with memory for size bytes, 1 to MaxBatchBytes; each
+// read begins at a multiple of 8. It does not allocate when a released batch fits.
+// Errors match ErrBatchSize, ErrNoBuffers, ErrLost or ErrClosed.
 func (c *Conn) NewBatch(size int) (*Batch, error) {
-	if size <= 0 || size > MaxBatch {
-		return nil, fmt.Errorf("%w: %d bytes, want 1 to %d", ErrBatch, size, MaxBatch)
+	if size < 1 || size > MaxBatchBytes {
+		return nil, fmt.Errorf("%w: %d bytes, want 1 to %d", ErrBatchSize, size, MaxBatchBytes)
 	}
-	c.slabs.mu.Lock()
-	defer c.slabs.mu.Unlock()
-	if c.slabs.out+size > slabBytes {
-		return nil, ErrNoBuffers
+	if err := c.Err(); err != nil {
+		return nil, err
 	}
-	for i := len(c.slabs.free) - 1; i >= 0; i-- {
-		// Not much larger than asked for: a small reader must not hold a large slab.
-		if b := c.slabs.free[i]; len(b.slab) >= size && len(b.slab) <= 2*size+4096 {
-			last := len(c.slabs.free) - 1
-			c.slabs.free[i] = c.slabs.free[last]
-			c.slabs.free = c.slabs.free[:last]
-			c.slabs.out += len(b.slab)
-			return b, nil
-		}
+	b, err := c.pool.take(size)
+	if err != nil {
+		return nil, err
 	}
-	c.slabs.out += size
-	return &Batch{c: c, slab: make([]byte, size)}, nil
+	b.c, b.room = c, size
+	b.count, b.used, b.state = 0, 0, planning
+	return b, nil
 }
 
-// Add plans a read of n arena bytes from off on, and returns where they will be.
-// nil: the batch has no room, n is not positive, or the arena ends before.
+// Add plans a read of arena bytes [off, off+n) and returns the n bytes where they
+// will land, at an 8-byte aligned address. It returns nil when the batch has no
+// room for it, when n <= 0, when the range passes the end of the arena, or when
+// the batch has been posted.
 func (b *Batch) Add(off uint64, n int) []byte {
-	size := b.c.Size()
-	if b.state != planning || n <= 0 || n > len(b.slab)-b.used || len(b.reads) == MaxReads || off > size || uint64(n) > size-off {
+	at := (b.used + 7) &^ 7
+	if b.state != planning || b.count == MaxReads || n <= 0 || at > b.room || n > b.room-at ||
+		off > b.c.size || uint64(n) > b.c.size-off {
 		return nil
 	}
-	to := b.slab[b.used : b.used+n : b.used+n]
-	b.used = min((b.used+n+7)&^7, len(b.slab))
-	b.reads = append(b.reads, read{off, to})
-	return to
+	b.reads[b.count] = read{off, at, n}
+	b.count++
+	b.used = at + n
+	return b.mem[at : at+n : at+n]
 }
 
-// Post begins the reads, which are done by Wait. The deadline is not needed: a
-// copy does not wait for anybody.
+// Post makes the planned reads ready for Wait, which is where they happen. Reads
+// of mapped memory need no time to speak of: the deadline has no use here.
+// Errors match ErrState, ErrLost or ErrClosed.
 func (b *Batch) Post(time.Time) error {
-	if b.state != planning || len(b.reads) == 0 {
-		return ErrBatch
+	if b.state != planning || b.count == 0 {
+		return fmt.Errorf("post of %d reads: %w", b.count, ErrState)
 	}
 	if err := b.c.Err(); err != nil {
 		return err
@@ -98,39 +92,37 @@ func (b *Batch) Post(time.Time) error {
 	return nil
 }
 
-// Wait copies. An error means that nothing of the batch may be used.
+// Wait reads. nil: every slice is filled. After an error they hold garbage: Reset
+// or Release. Errors match ErrState, ErrLost or ErrClosed. It does not allocate.
 func (b *Batch) Wait() error {
 	if b.state != posted {
-		return ErrBatch
+		return fmt.Errorf("wait: %w", ErrState)
 	}
 	b.state = settled
-	c := b.c
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if c.mem == nil {
-		return ErrClosed
+	b.c.guard.RLock()
+	defer b.c.guard.RUnlock()
+	if err := b.c.Err(); err != nil { // then arena may be gone
+		return err
 	}
-	for i := range b.reads {
+	for i := range b.reads[:b.count] {
 		r := &b.reads[i]
-		copy(r.to, c.mem[r.off:])
+		copy(b.mem[r.at:r.at+r.n], b.c.arena[r.off:])
 	}
-	// Asked after the copy: what was read before the node's end was live memory.
-	return c.Err()
+	return b.c.Err() // what was copied while the node died is not delivered either
 }
 
-// Reset forgets the reads; their slices die.
+// Reset forgets the planned reads and keeps the memory.
 func (b *Batch) Reset() {
-	b.reads, b.used, b.state = b.reads[:0], 0, planning
+	if b.state != released {
+		b.count, b.used, b.state = 0, 0, planning
+	}
 }
 
-// Release gives the batch back; its slices die, and it must not be used again.
+// Release gives the batch back to its Conn, for the next NewBatch. It must not be
+// used afterwards.
 func (b *Batch) Release() {
-	b.Reset()
-	s := &b.c.slabs
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.out -= len(b.slab)
-	if len(s.free) < freeKept {
-		s.free = append(s.free, b)
+	if b.state != released {
+		b.state = released
+		b.c.pool.put(b)
 	}
 }

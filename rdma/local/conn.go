@@ -1,113 +1,95 @@
 package local
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
-	"sync/atomic"
-	"time"
 )
 
-// Conn is a node's arena, mapped. Safe for concurrent use.
+// Conn is a consumer's mapping of one node's arena, and the connection by which
+// it knows that the node lives. Any number of goroutines may use it.
 type Conn struct {
-	socket *net.UnixConn
-	epoch  uint64
-	slabs  slabs
-	lost   chan struct{}
-	cause  atomic.Pointer[error] // set before lost is closed
-	ended  sync.WaitGroup        // of watch
+	sock  net.Conn
+	size  uint64 // of the arena
+	unmap func() error
 
-	// mem is read under the lock and unmapped under its exclusive side; nil after
-	// Close. An RWMutex costs a copy of 4 KiB a few per cent, and cannot fault.
-	mu  sync.RWMutex
-	mem []byte
+	once     sync.Once
+	lost     chan struct{} // closed when the path is gone
+	err      error         // why; written before lost is closed
+	watching chan struct{} // closed when watch has ended
+
+	// guard is held for reading while a batch copies from arena, and for writing
+	// to unmap it.
+	guard    sync.RWMutex
+	arena    []byte // nil when unmapped
+	unmapErr error
+
+	pool pool
 }
 
-// Dial connects to the socket at path and maps the arena, which must be that of
-// the node epoch. ctx bounds the handshake. Errors match ErrForeign and
-// ErrUnsupported, or are the system's.
-func Dial(ctx context.Context, path string, epoch uint64) (*Conn, error) {
-	nc, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, err
+// newConn takes over a connection after its handshake, and a mapping.
+func newConn(sock net.Conn, arena []byte, unmap func() error, d Dialer) *Conn {
+	c := &Conn{
+		sock: sock, size: uint64(len(arena)), arena: arena, unmap: unmap,
+		lost: make(chan struct{}), watching: make(chan struct{}), pool: pool{limit: d.BufferBytes},
 	}
-	c := &Conn{socket: nc.(*net.UnixConn), epoch: epoch, lost: make(chan struct{})}
-	deadline, ok := ctx.Deadline()
-	if limit := time.Now().Add(handshakeTimeout); !ok || deadline.After(limit) {
-		deadline = limit
-	}
-	if err := c.handshake(deadline); err != nil {
-		return nil, errors.Join(err, nc.Close())
-	}
-	c.ended.Go(c.watch)
-	return c, nil
+	go c.watch()
+	return c
 }
 
-func (c *Conn) handshake(deadline time.Time) error {
-	f, size, epoch, err := receiveArena(c.socket, deadline)
-	if err != nil {
-		return err
-	}
-	defer f.Close() // the mapping keeps the memory
-	if epoch != c.epoch {
-		return fmt.Errorf("%w: epoch %x answers, %x is expected: the node restarted meanwhile", ErrForeign, epoch, c.epoch)
-	}
-	c.mem, err = mapArena(f, size)
-	return err
-}
-
-// watch waits for the node's end. A node never writes after the handshake: bytes
-// mean that something else took the path over.
+// watch waits for the end of the connection, which has nothing more to say. It
+// ends with the node, or by Close.
 func (c *Conn) watch() {
-	var p [1]byte
-	n, err := c.socket.Read(p[:])
+	defer close(c.watching)
+	var b [1]byte
+	n, err := c.sock.Read(b[:])
 	switch {
-	case errors.Is(err, net.ErrClosed):
-		err = ErrClosed
 	case n > 0:
-		err = fmt.Errorf("%w: it spoke out of turn", ErrForeign)
+		err = fmt.Errorf("%w: %w: the node says more after its answer", ErrLost, ErrHandshake)
+	case errors.Is(err, io.EOF):
+		err = ErrLost
 	default:
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
-	c.cause.CompareAndSwap(nil, &err)
-	close(c.lost)
+	c.end(err)
 }
 
-// Lost is closed when the node's process has ended or Close was called. Reads
-// fail from then on.
+// end is the one way out: from here on nothing reads the mapping, and when the
+// last copy is done it goes.
+func (c *Conn) end(err error) {
+	c.once.Do(func() {
+		c.err = err
+		close(c.lost)
+		c.sock.Close() // wakes watch; its error says nothing of use
+		c.guard.Lock()
+		defer c.guard.Unlock()
+		c.arena = nil
+		c.unmapErr = c.unmap()
+	})
+}
+
+// Size returns the size of the arena in bytes, also after Lost.
+func (c *Conn) Size() uint64 { return c.size }
+
+// Lost is closed once, when the node has gone or Close was called.
 func (c *Conn) Lost() <-chan struct{} { return c.lost }
 
-// Err returns why Lost was closed; nil before.
+// Err is nil before Lost. After it: ErrLost or ErrClosed.
 func (c *Conn) Err() error {
 	select {
 	case <-c.lost:
-		return *c.cause.Load()
+		return c.err
 	default:
 		return nil
 	}
 }
 
-// Size returns the arena's size in bytes; 0 after Close.
-func (c *Conn) Size() uint64 {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return uint64(len(c.mem))
-}
-
-// Close ends the watch and removes the mapping once no read is copying from it.
+// Close unmaps the arena and closes the connection, after copies under way.
+// Batches fail from now on; release them as always.
 func (c *Conn) Close() error {
-	err := c.socket.Close()
-	if errors.Is(err, net.ErrClosed) {
-		err = nil
-	}
-	c.ended.Wait()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mem != nil {
-		err = errors.Join(err, unmap(c.mem))
-		c.mem = nil
-	}
-	return err
+	c.end(ErrClosed)
+	<-c.watching
+	return c.unmapErr
 }

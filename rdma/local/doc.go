@@ -1,31 +1,33 @@
-// Package local reads a node's arena through a read-only mapping, for consumers
-// on the same host. The node's process takes no part in a read.
+// Package local reads a node's arena over a mapping of its memory file: the
+// transport of a consumer on the node's own host. It has the shape of package
+// rdma's connections (plan reads, post, wait) without a device.
 //
-// # Handshake
+// # Handing over
 //
-// The node listens on a Unix stream socket. To each connection it writes one
-// message of 32 bytes, with the arena's memory file as its only SCM_RIGHTS
-// descriptor:
+// A Server listens at a Unix socket. Who can open the socket file can read the
+// arena; its mode is a setting. A consumer connects and asks, the server answers,
+// all integers little-endian:
 //
-//	 0  8  magic "RMATSHM\x01"
-//	 8  8  node epoch
-//	16  8  arena size in bytes
-//	24  8  zero
+//	request, 24 B              answer, 40 B
+//	0  8  magic "RMATSHM\x01"  0  8  magic "RMATSHM\x01"
+//	8  4  version (1)          8  4  version (1)
+//	12 4  zero                 12 4  status: 0 ok, 1 busy, 2 other version, 3 other epoch
+//	16 8  epoch (0: any)       16 8  epoch
+//	                           24 8  arena size
+//	                           32 8  size of the memory file, at least the arena's
 //
-// Nothing else is ever sent. The connection stays open for as long as the
-// consumer reads: its end is how either side learns that the other is gone. A
-// node that is merely stopped keeps it open, and can be read.
+// With status 0 the descriptor of the memory file comes along (SCM_RIGHTS,
+// unix(7)). Its seals are checked on both sides. A file that could shrink would
+// kill a consumer by SIGBUS: mmap(2). A file that consumers could write would not
+// be a node's arena any more: memfd_create(2), F_SEAL_FUTURE_WRITE.
 //
-// # Trust
+// # Life and death
 //
-// The file is sealed by the node: it cannot shrink (a mapping of a file that
-// does would raise SIGBUS) and cannot be mapped writable again
-// (F_SEAL_FUTURE_WRITE, fcntl(2)), so that a consumer can only read. A consumer
-// refuses a file without the first seal. Whoever may connect to the socket may
-// read all of the arena: the socket's mode and directory are the access control.
+// The connection then stays open and silent. Its end is the end of the node, at
+// once also when the process is killed, as the kernel closes its sockets. The
+// mapping would outlive the node, and show what was true when it died: it is
+// never read after that. A node that is merely stopped keeps being read.
 //
-// # Order
-//
-// A read is a copy by the CPU: no order inside it or between reads may be relied
-// upon, just as with a NIC. Aligned 8-byte words are copied whole.
+// Reads are plain copies: aligned 8-byte words are whole, and there is no order
+// between them. Package chunkstore/layout says how to prove what was read.
 package local

@@ -2,26 +2,53 @@ package local
 
 import "errors"
 
-// Errors of the handshake.
+// Listening.
 var (
-	// ErrForeign is returned when what answers at the socket is not a node of the
-	// expected epoch, or hands out something else than a sealed arena.
-	ErrForeign = errors.New("not the expected arena")
-	// ErrInUse is returned when a process listens at the socket path already.
+	// ErrPath is returned when a socket path is empty, too long for a socket
+	// address, or not a file's.
+	ErrPath = errors.New("unusable socket path")
+	// ErrInUse is returned when another server listens at the path, or something
+	// is there that is not a socket.
 	ErrInUse = errors.New("socket path is in use")
-	// ErrUnsupported is returned on systems without sealed memory files.
-	ErrUnsupported = errors.New("shared arenas need Linux")
+	// ErrConfig is returned when a setting is out of range.
+	ErrConfig = errors.New("bad setting of the memory socket")
 )
 
-// Errors of reading.
+// Handing over.
 var (
-	// ErrLost is returned when the node's process has ended: its memory may still
-	// be mapped, but nobody writes it any more.
-	ErrLost = errors.New("the node's process is gone")
-	// ErrClosed is returned after Close.
-	ErrClosed = errors.New("shared memory connection is closed")
-	// ErrNoBuffers is returned when batches hold all the memory that Options allow.
-	ErrNoBuffers = errors.New("no batch memory left; release batches or raise the limit")
-	// ErrBatch is returned when a batch is used in an order that it does not allow.
-	ErrBatch = errors.New("batch used out of turn")
+	// ErrHandshake is returned when the peer is not an rmatail memory socket, or
+	// went away in the midst of the handshake.
+	ErrHandshake = errors.New("memory handshake")
+	// ErrVersion is returned when the node speaks another version of the handshake.
+	ErrVersion = errors.New("unknown version of the memory handshake")
+	// ErrEpoch is returned when the node's arena is not the expected one: the node
+	// has been restarted, or another one listens at the path.
+	ErrEpoch = errors.New("another arena")
+	// ErrBusy is returned when the node hands its memory to as many consumers as
+	// its limit allows.
+	ErrBusy = errors.New("too many consumers of the memory socket")
+	// ErrSize is returned when the size of the memory file contradicts the answer.
+	ErrSize = errors.New("size of the memory file")
+	// ErrUnsealed is returned when the memory file lacks a seal: consumers could
+	// crash by reading it, or change it.
+	ErrUnsealed = errors.New("memory file is not sealed")
+	// ErrUnsupported is returned where memory files cannot be handed over.
+	ErrUnsupported = errors.New("shared memory is not supported on this platform")
+)
+
+// Reading.
+var (
+	// ErrLost is returned when the node has gone: its memory is not read again.
+	ErrLost = errors.New("node of the mapped memory is gone")
+	// ErrClosed is returned when the connection was closed by its owner.
+	ErrClosed = errors.New("memory connection closed")
+	// ErrNoBuffers is returned when batches that were not released use up
+	// Dialer.BufferBytes.
+	ErrNoBuffers = errors.New("out of batch memory")
+	// ErrBatchSize is returned when a batch of no bytes or over MaxBatchBytes is
+	// asked for.
+	ErrBatchSize = errors.New("batch size out of range")
+	// ErrState is returned when a batch is posted twice or with nothing planned,
+	// waited for without a post, or used after Release.
+	ErrState = errors.New("batch in the wrong state")
 )
