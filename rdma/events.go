@@ -3,7 +3,6 @@ package rdma
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/rmatail/rmatail/cgo/ibverbs"
 )
@@ -50,7 +49,7 @@ func (d *openDevice) takeEvents() {
 	for {
 		err := d.raw.Read(take)
 		switch {
-		case errors.Is(err, os.ErrClosed):
+		case d.closing.Load():
 			return
 		case err != nil || fault != nil:
 			// Without events a dead device shows only by its reads.

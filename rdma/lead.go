@@ -183,8 +183,9 @@ func (e *engine) post(s *slot, deadline time.Time, stay staying) error {
 	}
 	start := time.Now()
 	counts, err := e.q.post(s.reads, wcs, spin)
-	if spin > 0 && counts.Polled > 0 {
+	if stay == untilDone && counts.Polled > 0 {
 		e.spin.took(time.Since(start))
+		e.spun.Add(1)
 	}
 	err = e.launched(s, n, counts, err)
 	if lead {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/rmatail/rmatail/cgo/ibverbs"
@@ -51,9 +52,10 @@ type openDevice struct {
 	attr ibverbs.DeviceAttr
 	log  *slog.Logger
 
-	file  *os.File // asynchronous events in Go's netpoller
-	raw   syscall.RawConn
-	ended chan struct{}
+	file    *os.File // asynchronous events in Go's netpoller
+	raw     syscall.RawConn
+	closing atomic.Bool // set before file is closed
+	ended   chan struct{}
 
 	refs int // guarded by pool.mu
 	mu   struct {
@@ -100,6 +102,7 @@ func (d *openDevice) release() {
 	if !last {
 		return
 	}
+	d.closing.Store(true)
 	if err := d.file.Close(); err != nil {
 		d.log.Warn("rdma device events", "error", err)
 	}

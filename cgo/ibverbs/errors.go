@@ -12,8 +12,20 @@ var (
 	// than Linux, no cgo, or the tag noverbs. ErrNoLibrary matches it too.
 	ErrUnsupported = fmt.Errorf("ibverbs: this build has no RDMA verbs (they need linux, cgo, and no build tag noverbs): %w", errors.ErrUnsupported)
 	// ErrNoLibrary is returned when libibverbs.so.1 cannot be loaded.
-	ErrNoLibrary = fmt.Errorf("ibverbs: libibverbs.so.1 cannot be loaded; install the packages libibverbs1 and ibverbs-providers (Debian, Ubuntu) or libibverbs (Fedora, RHEL, SUSE): %w", errors.ErrUnsupported)
+	ErrNoLibrary error = noLibrary{}
 )
+
+// noLibrary is ErrNoLibrary.
+type noLibrary struct{}
+
+func (noLibrary) Error() string {
+	return "ibverbs: libibverbs.so.1 cannot be loaded; install the packages libibverbs1 and ibverbs-providers (Debian, Ubuntu) or libibverbs (Fedora, RHEL, SUSE)"
+}
+
+// Is matches ErrUnsupported: for most callers the two are the same.
+func (noLibrary) Is(target error) bool {
+	return target == ErrUnsupported || target == errors.ErrUnsupported
+}
 
 // Using.
 var (

@@ -84,7 +84,7 @@ func TestErrorsKeepTheErrno(t *testing.T) {
 	if !errors.Is(err, syscall.ENOMEM) || !strings.Contains(err.Error(), "ulimit") {
 		t.Errorf("%q", err)
 	}
-	if !errors.Is(ErrNoLibrary, errors.ErrUnsupported) || !errors.Is(ErrUnsupported, errors.ErrUnsupported) {
+	if !errors.Is(ErrNoLibrary, ErrUnsupported) || errors.Is(ErrUnsupported, ErrNoLibrary) || !errors.Is(ErrNoLibrary, errors.ErrUnsupported) || !errors.Is(ErrUnsupported, errors.ErrUnsupported) {
 		t.Error("a missing library is not errors.ErrUnsupported")
 	}
 }
