@@ -33,8 +33,7 @@ type Batch struct {
 	room  int    // of mem, as asked for
 	used  int
 	state state
-	count int
-	reads [MaxReads]read
+	reads []read // at most MaxReads
 }
 
 // read is one copy: arena[off:off+n] to mem[at:at+n].
@@ -57,8 +56,7 @@ func (c *Conn) NewBatch(size int) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.c, b.room = c, size
-	b.count, b.used, b.state = 0, 0, planning
+	b.c, b.room, b.state = c, size, planning
 	return b, nil
 }
 
@@ -68,12 +66,11 @@ func (c *Conn) NewBatch(size int) (*Batch, error) {
 // the batch has been posted.
 func (b *Batch) Add(off uint64, n int) []byte {
 	at := (b.used + 7) &^ 7
-	if b.state != planning || b.count == MaxReads || n <= 0 || at > b.room || n > b.room-at ||
+	if b.state != planning || len(b.reads) == MaxReads || n <= 0 || at > b.room || n > b.room-at ||
 		off > b.c.size || uint64(n) > b.c.size-off {
 		return nil
 	}
-	b.reads[b.count] = read{off, at, n}
-	b.count++
+	b.reads = append(b.reads, read{off, at, n})
 	b.used = at + n
 	return b.mem[at : at+n : at+n]
 }
@@ -82,8 +79,8 @@ func (b *Batch) Add(off uint64, n int) []byte {
 // of mapped memory need no time to speak of: the deadline has no use here.
 // Errors match ErrState, ErrLost or ErrClosed.
 func (b *Batch) Post(time.Time) error {
-	if b.state != planning || b.count == 0 {
-		return fmt.Errorf("post of %d reads: %w", b.count, ErrState)
+	if b.state != planning || len(b.reads) == 0 {
+		return fmt.Errorf("post of %d reads: %w", len(b.reads), ErrState)
 	}
 	if err := b.c.Err(); err != nil {
 		return err
@@ -104,7 +101,7 @@ func (b *Batch) Wait() error {
 	if err := b.c.Err(); err != nil { // then arena may be gone
 		return err
 	}
-	for i := range b.reads[:b.count] {
+	for i := range b.reads {
 		r := &b.reads[i]
 		copy(b.mem[r.at:r.at+r.n], b.c.arena[r.off:])
 	}
@@ -114,7 +111,7 @@ func (b *Batch) Wait() error {
 // Reset forgets the planned reads and keeps the memory.
 func (b *Batch) Reset() {
 	if b.state != released {
-		b.count, b.used, b.state = 0, 0, planning
+		b.forget(planning)
 	}
 }
 
@@ -122,7 +119,13 @@ func (b *Batch) Reset() {
 // used afterwards.
 func (b *Batch) Release() {
 	if b.state != released {
-		b.state = released
+		b.forget(released)
 		b.c.pool.put(b)
 	}
+}
+
+// forget ends the life of the slices that Add returned.
+func (b *Batch) forget(next state) {
+	poison(b.mem[:b.used])
+	b.reads, b.used, b.state = b.reads[:0], 0, next
 }

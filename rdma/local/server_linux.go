@@ -114,30 +114,53 @@ func (s *Server) accept() {
 
 // admit starts serving a connection, or refuses it.
 func (s *Server) admit(conn *net.UnixConn) {
+	switch s.enter(conn) {
+	case admitted:
+		s.running.Go(func() {
+			defer s.leave(conn)
+			if err := s.serve(conn); err != nil {
+				s.cfg.Logger.Debug("memory socket ends a connection", "path", s.path, "err", err)
+			}
+		})
+	case full:
+		busy := s.serves
+		busy.status = statusBusy
+		conn.SetDeadline(time.Now().Add(s.cfg.HandshakeTimeout))
+		_, err := conn.Write(busy.encode()) // into an empty buffer: this does not wait
+		conn.Close()
+		s.cfg.Logger.Warn("memory socket refuses a consumer", "path", s.path, "limit", s.cfg.MaxConns, "err", err)
+	case closing:
+		conn.Close()
+	}
+}
+
+// admission is the decision about a new connection.
+type admission uint8
+
+const (
+	admitted admission = iota
+	full
+	closing
+)
+
+func (s *Server) enter(conn *net.UnixConn) admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.mu.conns == nil:
-		conn.Close()
+		return closing
 	case len(s.mu.conns) >= s.cfg.MaxConns:
-		busy := s.serves
-		busy.status = statusBusy
-		conn.SetDeadline(time.Now().Add(s.cfg.HandshakeTimeout))
-		_, err := conn.Write(busy.encode()) // its buffer is empty: this does not wait
-		conn.Close()
-		s.cfg.Logger.Warn("memory socket refuses a consumer", "path", s.path, "limit", s.cfg.MaxConns, "err", err)
-	default:
-		s.mu.conns[conn] = struct{}{}
-		s.running.Go(func() {
-			if err := s.serve(conn); err != nil {
-				s.cfg.Logger.Debug("memory socket ends a connection", "path", s.path, "err", err)
-			}
-			conn.Close()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.mu.conns, conn)
-		})
+		return full
 	}
+	s.mu.conns[conn] = struct{}{}
+	return admitted
+}
+
+func (s *Server) leave(conn *net.UnixConn) {
+	conn.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.conns, conn)
 }
 
 // serve hands the file over and then waits for the consumer to go.
