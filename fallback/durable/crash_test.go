@@ -7,8 +7,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rmatail/rmatail/fallback/wire"
 )
 
 const memShard = "/store/logs/0001"
@@ -47,10 +50,12 @@ func (h *history) live(fsys *memFS, boot uint64, o Options, n int, lossy bool) e
 	pos := l.Info().Length
 	h.created, h.incarnation, h.acked = true, l.Info().Incarnation, pos
 	for range n {
-		size := 1 + h.rng.IntN(300)
-		if h.rng.IntN(8) == 0 {
-			size = 2000
+		if h.rng.IntN(6) == 0 {
+			if err := h.fullOnce(fsys, l, pos, h.size()); err != nil || fsys.down() {
+				return err
+			}
 		}
+		size := h.size()
 		h.borders[pos+uint64(size)] = true
 		end, err := l.Append(context.Background(), pos, bytesAt(pos, size))
 		if err != nil {
@@ -60,6 +65,25 @@ func (h *history) live(fsys *memFS, boot uint64, o Options, n int, lossy bool) e
 			return nil
 		}
 		pos, h.acked = end, end
+	}
+	return nil
+}
+
+// size draws the size of an append.
+func (h *history) size() int {
+	if h.rng.IntN(8) == 0 {
+		return 2000
+	}
+	return 1 + h.rng.IntN(300)
+}
+
+// fullOnce tries an append for which the disk has no space, or not enough.
+func (h *history) fullOnce(fsys *memFS, l *Log, pos uint64, size int) error {
+	fsys.failOn("write", ".log", syscall.ENOSPC, h.rng.IntN(size))
+	defer fsys.hook(nil)
+	_, err := l.Append(context.Background(), pos, bytesAt(pos, size))
+	if !errors.Is(err, wire.ErrFull) && !fsys.down() {
+		return fmt.Errorf("append on a full disk: %w", err)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func Open(dir string, o Options) (*Dir, error) {
 		return nil, fmt.Errorf("store %s is not a directory", dir)
 	case errors.Is(err, fs.ErrNotExist) && !o.ReadOnly:
 	case err != nil:
-		return nil, osError("open store", dir, err)
+		return nil, readError("open store", dir, err)
 	}
 	d := &Dir{path: dir, o: o, boot: bootHash(), fds: newFDCache(o.OpenFiles)}
 	d.mu.logs = make(map[*Log]struct{})

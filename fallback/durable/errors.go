@@ -84,18 +84,24 @@ func (e *failedError) Unwrap() error {
 	return nil
 }
 
-// osError gives a file system error the sentinel that callers decide by, and
+// readError names what could not be read; the errno stays findable.
+func readError(what, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", what, path, cause(err))
+}
+
+// osError gives an error of writing the sentinel that callers decide by, and
 // keeps the errno.
 func osError(what, path string, err error) error {
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		return fmt.Errorf("%w: %s %s: %w; free space (or raise the quota), then append again", wire.ErrFull, what, path, cause(err))
 	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: %s %s: %w; check the mount and the owner", wire.ErrReadOnly, what, path, cause(err))
 	}
-	return fmt.Errorf("%s %s: %w", what, path, cause(err))
+	return readError(what, path, err)
 }
 
 // cause takes the path out of an os error, as it is said already.

@@ -194,6 +194,32 @@ func TestReadOnlyDisk(t *testing.T) {
 	}
 }
 
+func TestFullDiskAtCreation(t *testing.T) {
+	for at := 1; ; at++ {
+		m := testFS()
+		m.hook(func(op, _ string) error {
+			if m.steps+1 == at && op != "sync" && op != "syncdir" {
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		d := openDir(t, "/store", Options{fs: m})
+		l, err := d.Log("logs/0001")
+		if err == nil && m.steps < at {
+			t.Logf("%d steps", at-1)
+			return
+		}
+		if err != nil && !errors.Is(err, wire.ErrFull) {
+			t.Fatalf("step %d: %v", at, err)
+		}
+		m.hook(nil)
+		if err != nil {
+			l = openLog(t, d, "logs/0001")
+		}
+		mustAppend(t, l, 0, 10)
+	}
+}
+
 // In policy interval a flush that fails later takes readable bytes back: the
 // shard must not go on as the same one.
 func TestFailedLateFlushRenewsTheShard(t *testing.T) {
@@ -216,6 +242,28 @@ func TestFailedLateFlushRenewsTheShard(t *testing.T) {
 	}
 	if i := reopen(t, m, o).Info(); i.Length != pos || i.Incarnation == inc {
 		t.Fatalf("reopened as %+v, want length %d and another incarnation than %d", i, pos, inc)
+	}
+}
+
+// After a clean close a power failure takes nothing, whatever the policy, and the
+// shard goes on as the same one.
+func TestCleanCloseThenPowerFailure(t *testing.T) {
+	for _, policy := range []Policy{Always, Interval, Never} {
+		for seed := range uint64(20) {
+			m := newMemFS(rand.New(rand.NewPCG(seed, 9)))
+			_, l := memLog(t, m, Options{Policy: policy, SegmentBytes: 500, Interval: time.Hour})
+			pos := mustAppend(t, l, 0, 1000)
+			pos = mustAppend(t, l, pos, 300)
+			before := l.Info()
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			d := openDir(t, "/store", Options{fs: m.afterPowerFailure()})
+			d.boot = 2
+			if after := openLog(t, d, "logs/0001").Info(); after != before {
+				t.Fatalf("policy %v: %+v, before %+v", policy, after, before)
+			}
+		}
 	}
 }
 

@@ -23,6 +23,7 @@ type fdCache struct {
 		lru    list.List // of *fd, front is newest
 		timer  *time.Timer
 		closed bool
+		dead   []*os.File // to be closed by unlock
 	}
 }
 
@@ -65,7 +66,7 @@ func (c *fdCache) acquire(key fdKey, path func() string) (*fd, error) {
 		return f, err
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	f := &fd{File: file, key: key, refs: 1, used: time.Now()}
 	if c.mu.closed || c.mu.byKey[key] != nil {
 		return f, nil // out of the cache from the beginning
@@ -106,15 +107,26 @@ func (c *fdCache) release(f *fd) {
 	}
 }
 
-// drop takes a file out of the cache, and closes it when nobody reads it. The
-// caller holds mu.
+// unlock closes what was dropped, after it has let others in: the last close of a
+// removed segment frees its blocks, which takes time.
+func (c *fdCache) unlock() {
+	dead := c.mu.dead
+	c.mu.dead = nil
+	c.mu.Unlock()
+	for _, f := range dead {
+		f.Close()
+	}
+}
+
+// drop takes a file out of the cache, and has it closed when nobody reads it. The
+// caller holds mu, and ends with unlock.
 func (c *fdCache) drop(e *list.Element) *fd {
 	f := e.Value.(*fd)
 	c.mu.lru.Remove(e)
 	delete(c.mu.byKey, f.key)
 	f.elem = nil
 	if f.refs == 0 {
-		f.Close()
+		c.mu.dead = append(c.mu.dead, f.File)
 	}
 	return f
 }
@@ -133,13 +145,13 @@ func (c *fdCache) dropIf(which func(*fd) bool) {
 // forget takes out the files of a listing.
 func (c *fdCache) forget(l *listing) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	c.dropIf(func(f *fd) bool { return f.key.of == l })
 }
 
 func (c *fdCache) sweep() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if c.mu.closed {
 		return
 	}
@@ -153,7 +165,7 @@ func (c *fdCache) sweep() {
 
 func (c *fdCache) close() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	c.mu.closed = true
 	if c.mu.timer != nil {
 		c.mu.timer.Stop()

@@ -79,7 +79,7 @@ func (d *Dir) names(path string, ours func(string) bool) ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, osError("list", path, err)
+		return nil, readError("list", path, err)
 	}
 	return slices.DeleteFunc(all, func(s string) bool { return !ours(s) }), nil
 }

@@ -40,14 +40,14 @@ func survey(fsys fsys, path string, boot uint64) (found, error) {
 		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return f, osError("read", metaPath, err)
+		return f, readError("read", metaPath, err)
 	}
 	if err := f.surveyMark(fsys, boot); err != nil {
 		return f, err
 	}
 	names, err := fsys.Names(path)
 	if err != nil {
-		return f, osError("list", path, err)
+		return f, readError("list", path, err)
 	}
 	f.segs = parseSegments(names)
 	for i := range f.segs {
@@ -74,7 +74,7 @@ func (f *found) surveyMark(fsys fsys, boot uint64) error {
 	b := make([]byte, markSize)
 	n, err := m.ReadAt(b, 0)
 	if err != nil && err != io.EOF {
-		return osError("read", p, err)
+		return readError("read", p, err)
 	}
 	f.markThere = true
 	f.mark, f.markOK = parseMark(b[:n])
@@ -91,7 +91,7 @@ func sizeSegment(fsys fsys, path string, s *segment) error {
 	}
 	n, err := f.Size()
 	s.size = uint64(n)
-	return osError("stat", p, errors.Join(err, f.Close()))
+	return readError("stat", p, errors.Join(err, f.Close()))
 }
 
 // checkPending reports whether the mark's pending group is there, whole.
@@ -117,7 +117,7 @@ func readGroup(fsys fsys, path string, s segment, from, n uint64) ([]byte, error
 	defer f.Close()
 	b := make([]byte, n)
 	if _, err := f.ReadAt(b, int64(from-s.base)); err != nil && err != io.EOF {
-		return nil, osError("read", p, err)
+		return nil, readError("read", p, err)
 	}
 	return b, nil
 }

@@ -105,7 +105,7 @@ func TestRealRetentionByHand(t *testing.T) {
 		t.Fatalf("%+v, %v; want an empty shard at %d", i, err, pos)
 	}
 	from := pos
-	pos = mustAppend(t, l, pos, 30)
+	pos = mustAppend(t, l, pos, 3) // would have fitted the removed one
 	checkRange(t, r, "s/0000", from, pos)
 	inc := l.Info().Incarnation
 	l.Close()
@@ -133,6 +133,36 @@ func deletedFDs(t *testing.T, dir string) (n int) {
 		}
 	}
 	return n
+}
+
+// A roll-over or a removal may come between the look at the directory and the
+// one at the mark, or hide behind an mtime that did not move.
+func TestRealOvertakenListing(t *testing.T) {
+	root := t.TempDir()
+	w := openDir(t, root, Options{SegmentBytes: 100})
+	r := openDir(t, root, Options{})
+	l := openLog(t, w, "s/0000")
+	pos := mustAppend(t, l, 0, 100)
+	pos = mustAppend(t, l, pos, 50)
+	checkRange(t, r, "s/0000", 0, pos)
+	v := r.mu.views["s/0000"]
+	overtake := func(change func()) {
+		t.Helper()
+		old := v.mu.list
+		change()
+		id, err := statDir(v.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.mu.list = &listing{id: id, settled: true, segs: old.segs}
+	}
+	overtake(func() { pos = mustAppend(t, l, pos, 90) })
+	checkRange(t, r, "s/0000", 0, pos)
+	overtake(func() { os.Remove(filepath.Join(v.path, v.mu.list.segs[0].name)) })
+	if _, err := r.ReadAt(ctxOf(t), "s/0000", 0, make([]byte, 5)); !errors.Is(err, wire.ErrOutOfRetention) {
+		t.Fatal(err)
+	}
+	checkRange(t, r, "s/0000", 100, pos)
 }
 
 func TestRealUnknownRemovedAndMadeAgain(t *testing.T) {
@@ -407,5 +437,40 @@ func TestRealList(t *testing.T) {
 		if !slices.Equal(got, names) {
 			t.Fatalf("limit %d: %q, want %q", limit, got, names)
 		}
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	d := openDir(b, b.TempDir(), Options{Policy: Never})
+	l := openLog(b, d, "s/0000")
+	for range 64 {
+		mustAppend(b, l, l.Info().Length, MaxAppend)
+	}
+	eventually(b, func() bool { // the directory has been left alone for long enough
+		_, err := d.Stat(ctxOf(b), "s/0000")
+		return err == nil && d.mu.views["s/0000"].mu.list.settled
+	})
+	ctx := ctxOf(b)
+	b.Run("stat", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := d.Stat(ctx, "s/0000"); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for _, size := range []int{4096, 1 << 20} {
+		b.Run(fmt.Sprintf("readat/size=%d", size), func(b *testing.B) {
+			p := make([]byte, size)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			var pos uint64
+			for b.Loop() {
+				if n, err := d.ReadAt(ctx, "s/0000", pos, p); err != nil || n != size {
+					b.Fatal(n, err)
+				}
+				pos = (pos + uint64(size)) % (63 << 20)
+			}
+		})
 	}
 }

@@ -90,7 +90,7 @@ func (w *writer) create(born time.Time) (string, file, error) {
 func (w *writer) dropRemoved() error {
 	names, err := w.fs.Names(w.path)
 	if err != nil {
-		return osError("list", w.path, err)
+		return readError("list", w.path, err)
 	}
 	there := make(map[string]bool, len(names))
 	for _, n := range names {

@@ -59,7 +59,7 @@ func (v *view) look(need uint64) (*listing, Info, error) {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 			return nil, Info{}, unknownShard(v.shard, "")
 		}
-		return nil, Info{}, osError("stat", v.path, err)
+		return nil, Info{}, readError("stat", v.path, err)
 	}
 	old := v.mu.list
 	if old == nil || old.id != id || !old.settled {
@@ -92,7 +92,7 @@ func statDir(path string) (dirID, error) {
 func (v *view) relist(id dirID) error {
 	names, err := osFS{}.Names(v.path)
 	if err != nil {
-		return osError("list", v.path, err)
+		return readError("list", v.path, err)
 	}
 	segs := parseSegments(names)
 	if err := checkBases(v.path, segs); err != nil {
@@ -162,13 +162,13 @@ func (v *view) mark() (slot, error) {
 		return slot{}, unknownShard(v.shard, " has no length mark yet; open it for append once")
 	}
 	if err != nil {
-		return slot{}, osError("open", path(), err)
+		return slot{}, readError("open", path(), err)
 	}
 	defer v.fds.release(f)
 	for range 8 {
 		n, err := f.ReadAt(v.mu.buf[:], 0)
 		if err != nil && err != io.EOF {
-			return slot{}, osError("read", path(), err)
+			return slot{}, readError("read", path(), err)
 		}
 		if s, ok := parseMark(v.mu.buf[:n]); ok {
 			return s, nil
@@ -209,7 +209,7 @@ func (v *view) readSegment(l *listing, i int, pos uint64, p []byte) (int, error)
 		return 0, fmt.Errorf("%w: %s is gone", errStale, path())
 	}
 	if err != nil {
-		return 0, osError("open", path(), err)
+		return 0, readError("open", path(), err)
 	}
 	defer v.fds.release(f)
 	n, err := f.ReadAt(p, int64(pos-s.base))
@@ -218,7 +218,7 @@ func (v *view) readSegment(l *listing, i int, pos uint64, p []byte) (int, error)
 		return n, errors.Join(errStale, &CorruptError{path(), "segment ends before its successor begins", pos + uint64(len(p)), pos + uint64(n)})
 	}
 	if err != nil && !errors.Is(err, os.ErrClosed) {
-		err = osError("read", path(), err)
+		err = readError("read", path(), err)
 	}
 	return n, err
 }

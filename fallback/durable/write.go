@@ -180,15 +180,16 @@ func (l *Log) fail(w *writer, err error) error {
 }
 
 // flushDue does the flush that policy Interval owes, when it is time, and sets
-// the timer for it otherwise.
+// the timer for it otherwise. It returns when the flush is due; zero: none is.
 func (l *Log) flushDue(w *writer, due time.Time, timer *time.Timer) time.Time {
 	switch {
 	case l.o.Policy != Interval || w.failed != nil || w.synced == w.length:
 		return time.Time{}
 	case due.IsZero():
-		timer.Reset(l.o.Interval)
-		return time.Now().Add(l.o.Interval)
-	case time.Now().Before(due):
+		due = time.Now().Add(l.o.Interval)
+	}
+	if left := time.Until(due); left > 0 {
+		timer.Reset(left)
 		return due
 	}
 	_ = l.flush(w) // kept in w.failed, for the next append and for Close

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -97,8 +98,19 @@ func (w *writer) takeBack(seg *segment, werr, ferr error) error {
 	if ferr != nil {
 		return fatal{osError("flush", path, errors.Join(ferr, werr))}
 	}
-	if err := w.active.Truncate(int64(seg.size)); err != nil {
+	// Flushed, as the next append may go to another segment: what is left of this
+	// one must not come back and overlap with it.
+	if err := cmp.Or(w.active.Truncate(int64(seg.size)), w.active.Datasync()); err != nil {
 		return fatal{osError("take back an append to", path, errors.Join(werr, err))}
+	}
+	// Nor may a later append that begins with the same bytes be cut down to this
+	// one after a crash. A mark that cannot be written leaves it at that risk.
+	s := w.mark.last
+	s.pending, s.pendingCRC = 0, 0
+	if s != w.mark.last && w.mark.write(s) == nil {
+		if err := w.mark.sync(); err != nil {
+			return fatal{err}
+		}
 	}
 	return osError("write", path, werr)
 }
