@@ -104,12 +104,12 @@ func exchange(sock *net.UnixConn, r request) (b []byte, fds []int, err error) {
 		more, ctlErr := descriptors(oob[:oobn])
 		fds = append(fds, more...)
 		switch {
+		case errors.Is(err, io.EOF):
+			return nil, fds, fmt.Errorf("%w: the end after %d bytes of the answer: %w", ErrHandshake, n, io.ErrUnexpectedEOF)
 		case err != nil:
 			return nil, fds, fmt.Errorf("%w: answer: %w", ErrHandshake, errors.Join(err, sendErr))
 		case ctlErr != nil || flags&unix.MSG_CTRUNC != 0:
 			return nil, fds, fmt.Errorf("%w: control message of %d bytes (flags %x)", ErrHandshake, oobn, flags)
-		case got == 0:
-			return nil, fds, fmt.Errorf("%w: answer of %d bytes, then %w", ErrHandshake, n, io.ErrUnexpectedEOF)
 		}
 		n += got
 	}
