@@ -42,7 +42,7 @@ func hosts(t *testing.T) map[string]Host {
 	mlx := parseSysfs(t, "")
 	mlx.device("mlx5_0", []string{"device/vendor=0x15b3"}, []string{
 		"1 0 v1 eth2 fe80::1e34:daff:fe12:3456", "1 1 v2 eth2 fe80::1e34:daff:fe12:3456", "1 2 v1 eth2 ::ffff:10.9.0.1", "1 3 v2 eth2 ::ffff:10.9.0.1"})
-	mlx.device("rxe0", []string{"parent=eth2"}, []string{"1 0 v2 eth2 fe80::1e34:daff:fe12:3456", "1 1 v2 eth2 ::ffff:10.9.0.1"})
+	mlx.device("irxe0", []string{"parent=eth2"}, []string{"1 0 v2 eth2 fe80::1e34:daff:fe12:3456", "1 1 v2 eth2 ::ffff:10.9.0.1"})
 	mlx.device("siw0", []string{"node_type=4: RNIC"}, []string{"1 0 v1 eth2 fe80::1"})
 	eth2 := netdev("eth2", 3, mac, "10.9.0.1/24")
 	add("two on a netdev", mlx, []Netdev{eth2}, "10.9.0.0/24 eth2")
@@ -110,8 +110,9 @@ func TestChoose(t *testing.T) {
 		{"answer: local address over loopback", "rxe", ask("127.0.0.1", local("127.0.0.1"), peerGID("10.9.0.1")), "rxe0 1 1", "peer 10.9.0.1 is this host"},
 		{"answer: bootstrap by another network", "rxe", ask("192.168.0.9", local("192.168.0.2"), peerGID("10.9.0.77")), "rxe0 1 1", "the route to 10.9.0.77 leaves by v0"},
 		{"answer: link-local", "rxe", ask("10.9.0.77", local("10.9.0.1"), peerGID("fe80::77")), "rxe0 1 0", "v0 owns the local address"},
-		{"hardware before software", "two on a netdev", ask("10.9.0.2"), "mlx5_0 1 3", "3 on eth2, in this order: mlx5_0, rxe0, siw0"},
-		{"software when asked for", "two on a netdev", ask("10.9.0.2", device("rxe0")), "rxe0 1 1", "asked for"},
+		{"answer: link-local, by the bootstrap's route", "rxe", ask("10.10.0.77", peerGID("fe80::77")), "rxe0 1 2", "the route to 10.10.0.77 leaves by v0.10"},
+		{"hardware before software", "two on a netdev", ask("10.9.0.2"), "mlx5_0 1 3", "3 on eth2, in this order: mlx5_0, irxe0, siw0"},
+		{"software when asked for", "two on a netdev", ask("10.9.0.2", device("irxe0")), "irxe0 1 1", "asked for"},
 		{"active before hardware", "hardware is down", ask("10.9.0.2"), "rxe0 1 1", "rxe0, mlx5_0"},
 		{"lo", "lo and tun", ask("127.0.0.1"), "rxe_lo 1 0", "the address is on lo"},
 		{"all of 127/8", "lo and tun", ask("127.9.9.9"), "rxe_lo 1 0", "the address is on lo"},
@@ -162,6 +163,7 @@ func TestChooseNothing(t *testing.T) {
 		{"down", "hardware is down", ask("10.9.0.2", device("mlx5_0")), false, []string{"mlx5_0 port 1: port is DOWN"}},
 		{"no GID yet", "no GID yet", ask("10.9.0.2"), true, []string{"mlx5_0 port 1: no usable GID: the table is empty", "mlx5_1 port 1: on eth3"}},
 		{"only link-local v1, routed", "no GID yet", ask("10.8.0.9"), true, []string{"mlx5_1 port 1", "link-local, the peer is behind router 10.8.0.1"}},
+		{"peer's link-local GID, routed", "rxe", ask("192.0.2.1", local("10.9.0.1"), peerGID("fe80::77")), true, []string{"link-local, the peer is behind router 10.9.0.254"}},
 		{"pod without the netdevs", "pod", ask("10.9.0.9"), true, []string{"eth0 of this network namespace does not own it", "mlx5_1 port 1: on ens2f1"}},
 		{"InfiniBand without a way", "InfiniBand", ask("192.168.0.9"), false, []string{"mlx5_0 port 1: on ib0"}},
 	} {

@@ -79,6 +79,7 @@ func TestDevicesOfHardware(t *testing.T) {
 	tree.device("mlx4_0", []string{"device/net/ens1/dev_port=0", "device/net/ens1d1/dev_port=1", "ports/2/link_layer=InfiniBand", "ports/2/lid=0x1f", "ports/2/state=2: INIT"},
 		[]string{"1 0 v1 ens1 fe80::1", "2 0 ib - fe80::506b:4b03:69:1235", "2 3 ib - fec0::506b:4b03:69:1235"})
 	tree.device("siw0", []string{"node_type=4: RNIC"}, nil)
+	tree.device("rxe0", []string{"parent=eth9", "device/vendor=0x8086"}, nil) // some kernels link it to the netdev's function
 	devices, err := host(tree, []Netdev{
 		netdev("ib1", 7, "00:00:04:0a:fe:80:00:00:00:00:00:00:50:6b:4b:03:00:69:12:35"),
 	}).Devices()
@@ -96,6 +97,7 @@ func TestDevicesOfHardware(t *testing.T) {
 		"mlx4_0/2 CA InfiniBand lid 31 software false INIT [ib1 ens1d1]",
 		"mlx5_2/1 CA Ethernet lid 0 software false DOWN [eth2 eth3]",
 		"mlx5_10/1 CA Ethernet lid 0 software false ACTIVE []",
+		"rxe0/1 CA Ethernet lid 0 software true ACTIVE [eth9]",
 		"siw0/1 RNIC Ethernet lid 0 software true ACTIVE []",
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -126,6 +128,18 @@ port 1 gid 9 ::ffff:10.9.0.3 RoCE v1 on eth2
 `
 	if got := table(devices[0].Ports[0].GIDs); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// Slots that kernels refuse to read are empty.
+func TestGIDTableEmpty(t *testing.T) {
+	for _, text := range []string{"!EINVAL", "!ENODATA", emptySlot} {
+		tree := parseSysfs(t, "")
+		tree.device("mlx5_0", nil, []string{"1 0 v2 eth2 " + text, "1 1 v2 eth2 " + text})
+		devices, err := host(tree, nil).Devices()
+		if err != nil || len(devices) != 1 || devices[0].Ports[0].Err != nil || len(devices[0].Ports[0].GIDs) != 0 {
+			t.Errorf("%s: %+v, %v", text, devices, err)
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ func TestAnnotateGIDs(t *testing.T) {
 		{"default GID, of the MAC", "fe80::1e34:daff:fe12:3456", "eth2", 0, Present, ""},
 		{"default GID with a VLAN ID in it", "fe80::1e34:da00:0a12:3456", "eth2.10", 0, Present, ""},
 		{"of another MAC: stale", "fe80::1e34:daff:fe12:3457", "eth2", 0, Foreign, ""},
-		{"MAC, but not link-local", "fd00::1e34:daff:fe12:3456", "eth2", 0, Foreign, ""},
+		{"MAC, but not link-local", "fd80::1e34:daff:fe12:3456", "eth2", 0, Foreign, ""},
 		{"address of the other netdev", "10.9.0.1", "eth2.10", 0, Foreign, ""},
 		{"address that was removed", "10.9.0.9", "eth2", 0, Foreign, ""},
 		{"another namespace's", "10.9.0.1", "eth7", 0, Absent, ""},
@@ -33,7 +33,7 @@ func TestAnnotateGIDs(t *testing.T) {
 		{"point-to-point, the kernel uses the peer's address", "10.8.0.2", "tun0", 0, Present, "10.8.0.2/32"},
 		{"by index", "10.10.0.1", "", 4, Present, "10.10.0.1/16"},
 		{"index and name agree", "10.10.0.1", "eth2.10", 4, Present, "10.10.0.1/16"},
-		{"index and name differ", "10.9.0.1", "eth2", 4, Foreign, ""},
+		{"index and name differ", "10.10.0.1", "eth2", 4, Foreign, ""},
 		{"index of no netdev", "10.9.0.1", "eth2", 99, Absent, ""},
 		{"no MAC", "fe80::1", "tun0", 0, Foreign, ""},
 	} {
