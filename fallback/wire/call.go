@@ -154,7 +154,10 @@ func (call *Call) wait(stop <-chan struct{}) ([]byte, error) {
 // dead. The request may be carried out all the same.
 func (call *Call) Abandon() {
 	call.giveUp()
-	_, _ = call.take(errStopped) // nobody wants the outcome
+	c := call.c
+	c.mu.Lock()
+	c.recycle(call)
+	c.mu.Unlock()
 }
 
 // giveUp cuts every tie between the call and the connection, and returns when that is done. The receiver and the flusher may be

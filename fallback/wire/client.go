@@ -62,7 +62,8 @@ func (o Options) withDefaults() (Options, error) {
 // both end with the connection, and Close waits for them.
 //
 // A node that stops answering makes calls fail by their deadlines and nothing else: the connection lives on and late
-// replies are read and dropped. TCP keepalive (and TCP_USER_TIMEOUT on Linux) find a dead host within about 30 s.
+// replies are read and dropped. TCP keepalive (and TCP_USER_TIMEOUT on Linux) find a dead host within about 30 s; on Linux
+// that ends a connection too whose node takes no bytes at all for as long, with requests waiting (tcp(7): a closed window).
 type Client struct {
 	conn  net.Conn
 	o     Options

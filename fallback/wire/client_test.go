@@ -147,9 +147,7 @@ func TestRealManyCallers(t *testing.T) {
 		if reads.Load() != 512*20 {
 			t.Errorf("%d reads", reads.Load())
 		}
-		if n := idleSlots(c); n != 0 {
-			t.Errorf("%d requests still counted as unanswered", n)
-		}
+		eventually(t, "no request counted as unanswered", func() bool { return idleSlots(c) == 0 })
 	}
 }
 
@@ -185,9 +183,7 @@ func TestRealLateReply(t *testing.T) {
 	if n := bytes.Count(buf, []byte{0x55}); n != len(buf) {
 		t.Errorf("%d B of a reused buffer were overwritten", len(buf)-n)
 	}
-	if n := idleSlots(c); n != 0 {
-		t.Errorf("%d requests still counted as unanswered", n)
-	}
+	eventually(t, "no request counted as unanswered", func() bool { return idleSlots(c) == 0 })
 }
 
 // The node stops in the middle of a payload that is landing in dst: Wait still ends by its deadline, dst is the caller's again, and when
@@ -317,9 +313,7 @@ func TestRealStallInsideARequest(t *testing.T) {
 		}
 	}
 	ping(t, c)
-	if n := idleSlots(c); n != 0 {
-		t.Errorf("%d requests or bytes still counted", n)
-	}
+	eventually(t, "no request or byte still counted", func() bool { return idleSlots(c) == 0 })
 }
 
 // Room for requests is bounded: Start waits for it, in order, and for its deadline at most.
@@ -381,9 +375,7 @@ func TestRealOutstandingIsBounded(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := idleSlots(c); n != 0 {
-		t.Errorf("%d requests still counted as unanswered", n)
-	}
+	eventually(t, "no request counted as unanswered", func() bool { return idleSlots(c) == 0 })
 }
 
 func waiting(c *Client) int {
@@ -430,6 +422,93 @@ func TestRealPendingIsBounded(t *testing.T) {
 	}
 	close(release)
 	ping(t, c)
+}
+
+// A Start that waits for bytes to leave goes on when they have left, not only when a reply comes.
+func TestRealPendingDrains(t *testing.T) {
+	release := make(chan struct{})
+	once := sync.OnceFunc(func() { close(release) })
+	defer once()
+	const last = 6
+	c := dial(t, node(t, "tcp", func(p *peer) {
+		<-release
+		var r Replies
+		for n := 0; n < last; { // nothing is answered before all of them have come
+			h, b, err := p.Next()
+			if err != nil {
+				return
+			}
+			if a, err := ParseAppend(b); err != nil || a.Offset == 7 {
+				r.Reply(h, nil)
+				n++
+			}
+		}
+		if err := r.Flush(p); err != nil {
+			t.Error(err)
+		}
+	}), Options{MaxPending: 1 << 20})
+	tail := make([]byte, MaxAppend)
+	start := func(deadline time.Time, offset uint64) (*Call, error) {
+		a := Append{Shard: []byte("a/0000"), Data: tail, Offset: offset}
+		return c.Start(deadline, OpAppend, must(a.AppendTo(nil)), tail, nil)
+	}
+	var calls []*Call
+	for {
+		call, err := start(time.Now().Add(200*time.Millisecond), 0)
+		if err != nil {
+			break // the socket takes no more
+		}
+		calls = append(calls, call)
+	}
+	for _, call := range calls {
+		call.Abandon()
+	}
+	done := make(chan error, last)
+	for range last {
+		go func() {
+			call, err := start(soon(), 7)
+			if err == nil {
+				_, err = call.Wait()
+			}
+			done <- err
+		}()
+	}
+	eventually(t, "waiting starts", func() bool { return waiting(c) > 1 })
+	once()
+	for range last {
+		if err := await(t, done, "reply"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Close with requests in the middle of the socket, behind it, and waiting for room: every caller is told.
+func TestRealCloseWithAFullSocket(t *testing.T) {
+	hold := make(chan struct{})
+	defer close(hold) // before the node is waited for
+	c := dial(t, node(t, "tcp", func(*peer) { <-hold }), Options{MaxPending: 24 << 20})
+	const callers = 40
+	errs := make(chan error, callers)
+	for range callers {
+		go func() {
+			tail := make([]byte, MaxAppend)
+			a := Append{Shard: []byte("a/0000"), Data: tail}
+			call, err := c.Start(soon(), OpAppend, must(a.AppendTo(nil)), tail, nil)
+			if err == nil {
+				_, err = call.Wait()
+			}
+			errs <- err
+		}()
+	}
+	eventually(t, "starts that wait for room", func() bool { return waiting(c) > 0 })
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range callers {
+		if err := await(t, errs, "call"); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrLost) {
+			t.Errorf("after close: %v", err)
+		}
+	}
 }
 
 func TestRealCallEndsWithItsContext(t *testing.T) {
