@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"io"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -204,17 +202,23 @@ func wrongAt(data []byte, pos uint64) int {
 	return -1
 }
 
-// fabricCluster is a Cluster over the fabric: everything but the connecting is
+// bareCluster is a Cluster without connections: everything but the connecting is
 // the real code.
-func fabricCluster(t *testing.T, f *fabric, s store) *Cluster {
-	cfg, err := Config{Server: "fabric", Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}.withDefaults()
+func bareCluster(t testing.TB, s store) *Cluster {
+	cfg, err := Config{Server: "fabric"}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := newCluster(cfg)
 	c.gate = newGate(s, cfg.DurableConcurrency, 0)
 	c.peer = newPeer(c)
-	p, err := newPath(f, FromSHM, f.arena.Epoch(), cfg.ReadTimeout)
+	return c
+}
+
+// fabricCluster is a Cluster over the fabric.
+func fabricCluster(t *testing.T, f *fabric, s store) *Cluster {
+	c := bareCluster(t, s)
+	p, err := newPath(f, FromSHM, f.arena.Epoch(), c.cfg.ReadTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func (s *positionStore) set(change func(*positionStore)) {
 // fabricWriter appends to the store, then to the arena, then publishes, as a
 // producer does.
 type fabricWriter struct {
-	t     *testing.T
+	t     testing.TB
 	shard layout.Shard
 	store *positionStore
 	f     *fabric
@@ -64,7 +64,7 @@ type fabricWriter struct {
 	beat  uint64
 }
 
-func newFabricWriter(t *testing.T, f *fabric) *fabricWriter {
+func newFabricWriter(t testing.TB, f *fabric) *fabricWriter {
 	w := &fabricWriter{t: t, shard: layout.Shard{Stream: "fabric", Number: 3}, store: &positionStore{}, f: f}
 	w.store.info.Incarnation = 77
 	w.tail = prefixAt(w.hash(), 0)
@@ -77,7 +77,12 @@ func (w *fabricWriter) hash() layout.Hash { return w.shard.Hash(w.store.info.Inc
 func (w *fabricWriter) append(n int) {
 	data := make([]byte, n)
 	fill(data, w.pos)
-	w.store.set(func(s *positionStore) { s.info.Length += uint64(n) })
+	w.put(data)
+}
+
+// put makes data, the bytes of the position, durable and puts them.
+func (w *fabricWriter) put(data []byte) {
+	w.store.set(func(s *positionStore) { s.info.Length += uint64(len(data)) })
 	for len(data) > 0 {
 		from := int(w.pos % layout.ChunkSize)
 		part := data[:min(len(data), layout.ChunkSize-from)]

@@ -131,9 +131,10 @@ func (f *flight) plan(via *path, h layout.Hash, pub published, from uint64, pre 
 // room makes sure that the flight has an empty batch of the path for n bytes.
 func (f *flight) room(via *path, n int) error {
 	size := smallFlight
-	if n+flightSlack > size {
-		size = maxSpans*layout.ExtentSize + flightSlack
+	for size < n+flightSlack {
+		size *= 4
 	}
+	size = min(size, maxSpans*layout.ExtentSize+flightSlack)
 	if f.b != nil && f.via == via && f.size >= size && f.state != flightPosted {
 		f.b.Reset()
 		f.state = flightEmpty

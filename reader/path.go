@@ -77,6 +77,16 @@ func (p *path) failed(now time.Time, err error) reason {
 	return reasonTransport
 }
 
+// flightBytes is how much one flight reads of a backlog. What comes over a
+// connection wants much in flight; what is copied by this CPU is best copied and
+// checked while it is in the cache.
+func (p *path) flightBytes(prefetch int) int {
+	if p.source == FromSHM {
+		return layout.ExtentSize
+	}
+	return min(prefetch/2, maxSpans*layout.ExtentSize)
+}
+
 func (p *path) worked() {
 	if p.failures.Load() != 0 {
 		p.failures.Store(0)

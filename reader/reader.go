@@ -248,6 +248,9 @@ func (r *Reader) read(via *path, v view, pub published) {
 func (r *Reader) lookAhead() {
 	_, pub, _ := r.c.view(r.f, time.Now())
 	from := r.cur.to
+	if r.cur.via.source == FromSHM { // a copy is not on its way while the consumer works
+		return
+	}
 	if from+layout.ExtentSize > pub.length || from%layout.ChunkSize != 0 {
 		return
 	}
@@ -259,7 +262,7 @@ func (r *Reader) lookAhead() {
 // launch locates, plans and posts one flight. ok is false when the node does not
 // hold the first extent.
 func (r *Reader) launch(f *flight, via *path, pub published, from uint64, pre prefix) (ok bool, err error) {
-	limit := min(r.c.cfg.Prefetch/2, maxSpans*layout.ExtentSize)
+	limit := via.flightBytes(r.c.cfg.Prefetch)
 	first := layout.Extent(from)
 	last := min(layout.Extent(pub.length-1), layout.Extent(from+uint64(limit)-1), first+maxSpans-1)
 	deadline := time.Now().Add(r.c.cfg.ReadTimeout)

@@ -220,8 +220,10 @@ func killed(t *testing.T, n *node, cfg reader.Config, want string) {
 	if by := w.read(r, 10*time.Second); by[want] == 0 {
 		t.Fatalf("before the kill: %v, %+v", by, c.Stats())
 	}
-	w.append(n, 2<<20)
-	drain(t.Context(), r, 1<<20, 10*time.Second) // in the middle of a backlog
+	w.append(n, 1<<20, 1<<20)
+	if _, err := drain(t.Context(), r, 1<<20, 20*time.Second); err != nil { // in the middle of a backlog
+		t.Fatal(err)
+	}
 	n.kill()
 	gone := time.Now()
 	w.read(r, 10*time.Second)

@@ -76,7 +76,7 @@ func (x rxe) ip(t *testing.T, command string, undo string) {
 
 func TestRxeBytes(t *testing.T) {
 	x := rxeRing(t)
-	everyByte(t, x.node(), []reader.Config{x.reader(reader.RDMA), x.reader(reader.Auto)}, 6<<20)
+	everyByte(t, x.node(), []reader.Config{x.reader(reader.RDMA), x.reader(reader.Auto)}, 1<<20)
 }
 
 // TestRxeStoppedNode: with the serving process stopped, a reader on rdma reads
@@ -164,26 +164,44 @@ func TestRxePackets(t *testing.T) {
 	n := startNode(t, x.node())
 	w := &writer{t: t, shard: "packets/0"}
 	w.append(n, 100, 1<<20)
-	stop := capture(t, x.net[1])
 	cfg := x.reader(reader.RDMA)
 	cfg.Server = n.Listen
-	_, r := w.open(cfg, reader.Earliest())
-	w.read(r, 30*time.Second)
-	r.Close()
-	reading := stop()
+	reading := calm(t, func() *roce.Summary {
+		stop := capture(t, x.net[1])
+		_, r := w.open(cfg, reader.Earliest())
+		w.read(r, 30*time.Second)
+		r.Close()
+		return stop()
+	})
 	if err := reading.OneSided(); err != nil {
 		t.Fatalf("what a Reader does is not one-sided: %v\n%v", err, reading)
 	}
 	_, m := rawRDMA(t, x, n)
 	const chunks = 640
-	stop = capture(t, x.net[1])
-	readChunks(t, m, chunks)
-	single := stop()
-	total := single.Total()
-	if err := single.OneSided(); err != nil || total.ReadResponses()-total.Repeated != chunks {
-		t.Fatalf("%d response packets for %d chunks, %v\n%v", total.ReadResponses(), chunks, err, single)
+	single := calm(t, func() *roce.Summary {
+		stop := capture(t, x.net[1])
+		readChunks(t, m, chunks)
+		return stop()
+	})
+	if err := single.OneSided(); err != nil || single.Total().ReadResponses() != chunks {
+		t.Fatalf("%d response packets for %d chunks, %v\n%v", single.Total().ReadResponses(), chunks, err, single)
 	}
 	t.Logf("a Reader of 1 MiB: %v\n%d single chunks: %v", reading, chunks, single)
+}
+
+// calm repeats a capture until it shows no packet sent twice: on a busy host the
+// device's time-out passes now and then, and it asks again.
+func calm(t *testing.T, captured func() *roce.Summary) *roce.Summary {
+	t.Helper()
+	for range 5 {
+		s := captured()
+		if total := s.Total(); total.Repeated == 0 && total.NAKs == 0 {
+			return s
+		}
+		t.Logf("packets were repeated; once more: %v", s)
+	}
+	t.Fatal("packets were repeated in each of 5 captures: this host is too busy to count them")
+	return nil
 }
 
 // capture summarises the RoCE packets on a network device until stop is called.
@@ -257,7 +275,7 @@ func disturbed(t *testing.T, x rxe, disturb, mend func(n *node)) {
 	if by := w.read(r, 20*time.Second); by["rdma"] == 0 {
 		t.Fatalf("before: %v, %+v", by, c.Stats())
 	}
-	w.append(n, 2<<20)
+	w.append(n, 1<<20, 1<<20)
 	if _, err := drain(t.Context(), r, 1<<20, 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
