@@ -110,7 +110,7 @@ func TestRealReadForAClientThatLeft(t *testing.T) {
 	defer holdDisk(s)()
 	nc := rawDial(t, s)
 	greet(t, nc)
-	send(t, nc, wire.Header{Op: wire.OpReadDurable, ID: 1}, readDurableRequest(t, 1000))
+	send(t, nc, wire.Header{Op: wire.OpReadDurable, ID: 1, Budget: time.Minute}, readDurableRequest(t, 1000))
 	eventually(t, "the read waits", func() bool { return s.Stats().InFlight == 1 })
 	nc.Close()
 	eventually(t, "the read is given up", func() bool { return s.Stats().InFlight == 0 })
@@ -274,6 +274,28 @@ func TestBudget(t *testing.T) {
 	b.give(70)
 	if !b.tryTake(100) {
 		t.Error("bytes were lost")
+	}
+}
+
+// A taker that gives up in the moment in which it is served keeps nothing.
+func TestBudgetGivenUpAndServed(t *testing.T) {
+	b := newBudget(0)
+	for range 2000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		taken := make(chan error, 1)
+		go func() { taken <- b.take(ctx, 1) }()
+		eventually(t, "it waits", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return len(b.mu.waiting) == 1 })
+		b.mu.Lock()
+		cancel()
+		b.mu.free++
+		b.serve()
+		b.mu.Unlock()
+		if err := <-taken; err == nil {
+			b.give(1)
+		}
+		if !b.tryTake(1) {
+			t.Fatal("a byte was lost")
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,65 +138,120 @@ func TestRealVersion(t *testing.T) {
 	closedByPeer(t, nc)
 }
 
-func TestRealDeadlines(t *testing.T) {
-	s := serve(t, func(c *Config) {
-		c.Limits.Handshake, c.Limits.Frame, c.Limits.Idle = 50*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond
-	})
-	t.Run("silent", func(t *testing.T) { closedByPeer(t, rawDial(t, s)) })
-	t.Run("half a hello", func(t *testing.T) {
-		nc := rawDial(t, s)
-		nc.Write(hello(t)[:20])
-		closedByPeer(t, nc)
-	})
-	t.Run("drops of a hello", func(t *testing.T) {
-		nc := rawDial(t, s)
-		began := time.Now()
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for _, b := range bytes.Repeat(hello(t), 100) {
-			if _, err := nc.Write([]byte{b}); err != nil {
-				break
-			}
-			if time.Since(began) > patience/2 {
-				t.Fatal("the handshake's deadline moves with each byte")
-			}
-			<-tick.C
-			if buffered(nc) {
-				break
-			}
+// drip sends bytes one by one, forever, until the node has enough.
+func drip(t testing.TB, nc net.Conn, b []byte) {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		io.Copy(io.Discard, nc)
+	}()
+	tick, deadline := time.NewTicker(5*time.Millisecond), time.After(patience)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-ended:
+			return
+		case <-deadline:
+			t.Fatal("a deadline moves with each byte")
+		case <-tick.C:
+			nc.Write(b[i%len(b):][:1]) // fails when the node has closed
 		}
-	})
-	t.Run("half a frame", func(t *testing.T) {
-		nc := rawDial(t, s)
-		greet(t, nc)
-		began := time.Now()
-		nc.Write(frame(wire.Header{Op: wire.OpPing, ID: 1}, nil)[:10])
-		closedByPeer(t, nc)
-		if d := time.Since(began); d > 250*time.Millisecond {
-			t.Logf("half a frame was cut off after %v", d)
-		}
-	})
-	t.Run("a frame and a half", func(t *testing.T) {
-		nc := rawDial(t, s)
-		greet(t, nc)
-		b := frame(wire.Header{Op: wire.OpPing, ID: 1}, nil)
-		nc.Write(append(b, b[:5]...))
-		receive(t, nc)
-		closedByPeer(t, nc)
-	})
-	t.Run("idle", func(t *testing.T) {
-		nc := rawDial(t, s)
-		greet(t, nc)
-		closedByPeer(t, nc)
-	})
+	}
 }
 
-// buffered reports whether the peer has closed or sent something.
-func buffered(nc net.Conn) bool {
-	nc.SetReadDeadline(time.Now().Add(time.Millisecond))
-	_, err := nc.Read(make([]byte, 1))
-	var to net.Error
-	return !(errors.As(err, &to) && to.Timeout())
+// alive pings for a while.
+func alive(t testing.TB, c *wire.Client, d time.Duration) {
+	t.Helper()
+	tick, end := time.NewTicker(5*time.Millisecond), time.After(d)
+	defer tick.Stop()
+	for {
+		if _, err := c.Call(t.Context(), wire.OpPing, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-end:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func TestRealHandshakeDeadline(t *testing.T) {
+	s := serve(t, func(c *Config) { c.Limits.Handshake, c.Limits.Frame = 100*time.Millisecond, time.Hour })
+	closedByPeer(t, rawDial(t, s))
+	nc := rawDial(t, s)
+	nc.Write(hello(t)[:20])
+	closedByPeer(t, nc)
+	drip(t, rawDial(t, s), hello(t)[:1])
+	alive(t, dial(t, s), 300*time.Millisecond) // it ends with the handshake
+}
+
+func TestRealFrameDeadline(t *testing.T) {
+	s := serve(t, func(c *Config) { c.Limits.Handshake, c.Limits.Frame = time.Hour, 100*time.Millisecond })
+	ping := frame(wire.Header{Op: wire.OpPing, ID: 1}, nil)
+	nc := rawDial(t, s)
+	greet(t, nc)
+	nc.Write(ping[:10])
+	closedByPeer(t, nc)
+
+	nc = rawDial(t, s) // a frame and a half
+	greet(t, nc)
+	nc.Write(append(ping[:len(ping):len(ping)], ping[:5]...))
+	receive(t, nc)
+	closedByPeer(t, nc)
+
+	nc = rawDial(t, s)
+	greet(t, nc)
+	nc.Write(frame(wire.Header{Op: wire.OpAppend, ID: 1}, make([]byte, 1<<20))[:wire.HeaderLen])
+	drip(t, nc, []byte{0})
+
+	c := dial(t, s)
+	alive(t, c, 300*time.Millisecond)
+	// A client that is idle is in no frame.
+	idle := dial(t, s)
+	alive(t, c, 300*time.Millisecond)
+	alive(t, idle, 0)
+}
+
+func TestRealIdleDeadline(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Limits.Idle = 500 * time.Millisecond
+	cfg.RDMAMode = RDMAAuto
+	var open atomic.Int64
+	s := serveParts(t, cfg, withExport(fakeExport{connect: func([]byte) ([]byte, io.Closer, error) {
+		open.Add(1)
+		return []byte("answer"), counted{&open}, nil
+	}}, nil))
+	reads := dial(t, s)
+	if _, err := reads.Call(t.Context(), wire.OpRDMAConnect, []byte("offer"), nil); err != nil {
+		t.Fatal(err)
+	}
+	nc := rawDial(t, s)
+	greet(t, nc)
+	closedByPeer(t, nc)
+	alive(t, dial(t, s), 1200*time.Millisecond)
+	// One whose reads go over RDMA is not idle, whatever its TCP connection does.
+	alive(t, reads, 0)
+}
+
+// A client that asks and does not read is cut off.
+func TestRealWriteDeadline(t *testing.T) {
+	s := serve(t, func(c *Config) { c.Limits.Write = 100 * time.Millisecond })
+	nc := rawDial(t, s)
+	flood(t, s, nc)
+	eventually(t, "it is cut off", func() bool { return s.Stats().Connections == 0 })
+}
+
+// flood asks for more arena bytes than the sockets hold, and reads none.
+func flood(t testing.TB, s *Server, nc net.Conn) {
+	t.Helper()
+	greet(t, nc)
+	req, _ := wire.AppendReadArena(nil, []wire.ArenaRead{{Off: 0, N: 1 << 20}})
+	if _, err := nc.Write(bytes.Repeat(frame(wire.Header{Op: wire.OpReadArena, ID: 1}, req), 100)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is answered", func() bool { return s.Stats().ArenaReads > 0 })
 }
 
 func TestRealConnectionLimit(t *testing.T) {

@@ -50,6 +50,7 @@ func newCollector(s *Server) *collector {
 	count("durable_reads_total", "Durable reads for clients.", func(s Stats) float64 { return float64(s.DurableReads) })
 	count("durable_read_bytes_total", "Durable bytes read for clients.", func(s Stats) float64 { return float64(s.DurableReadBytes) })
 	gauge("appenders", "Shards open for append.", func(s Stats) float64 { return float64(s.Appenders) })
+	gauge("shared_memory_consumers", "Consumers that hold the arena's mapping.", func(s Stats) float64 { return float64(s.SharedMemory) })
 	gauge("queue_pairs", "RDMA connections.", func(s Stats) float64 { return float64(s.QueuePairs) })
 	gauge("rdma", "1 if the arena is exported over RDMA.", func(s Stats) float64 {
 		if s.RDMA {

@@ -70,6 +70,10 @@ func serveParts(t testing.TB, cfg Config, p parts) *Server {
 		if n := s.counters.panics.Load(); n != 0 && !t.Failed() {
 			t.Errorf("%d panics", n)
 		}
+		l := s.cfg.Limits
+		if !s.appendBytes.tryTake(l.AppendBytes) || !s.durableBytes.tryTake(l.DurableBytes) {
+			t.Error("requests have ended, and their memory is still counted")
+		}
 	})
 	return s
 }

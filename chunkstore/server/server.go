@@ -15,6 +15,7 @@ import (
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/producer"
+	"github.com/rmatail/rmatail/rdma/local"
 )
 
 // Server is one node. Its methods may be called at once.
@@ -30,12 +31,15 @@ type Server struct {
 	export    export     // nil without RDMA
 	// rdmaReason says why there is no RDMA; empty if there is.
 	rdmaReason string
-	socketPath string // empty: no shared memory
-	bootID     string
-	listener   net.Listener
-	web        *web // nil: no HTTP
-	started    time.Time
-	closers    closers
+	socket     *local.Server // nil without shared memory
+	socketPath string
+	// socketReason says why there is no shared memory; empty if there is.
+	socketReason string
+	bootID       string
+	listener     net.Listener
+	web          *web // nil: no HTTP
+	started      time.Time
+	closers      closers
 
 	counters     counters
 	payloads     payloads

@@ -128,14 +128,31 @@ func TestRealShutdownCutsOff(t *testing.T) {
 	}
 }
 
-// A client that does not read its replies does not keep a node from going down.
+// A client that does not read its replies keeps a node from going down only as
+// long as Shutdown has time.
 func TestRealShutdownWithAStuckReader(t *testing.T) {
-	s := serve(t, func(c *Config) { c.Limits.Write = time.Second })
-	nc := rawDial(t, s)
-	greet(t, nc)
-	req, _ := wire.AppendReadArena(nil, []wire.ArenaRead{{Off: 0, N: 1 << 20}})
-	nc.Write(bytes.Repeat(frame(wire.Header{Op: wire.OpReadArena, ID: 1}, req), 100))
-	eventually(t, "replies pile up", func() bool { return s.Stats().ArenaReads > 0 })
+	cfg := testConfig(t)
+	cfg.Limits.Write = time.Hour
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(context.Background()) }()
+	flood(t, s, rawDial(t, s))
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("shutdown: %v", err)
+	}
+	if d := time.Since(began); d > patience/2 {
+		t.Errorf("shutdown took %v", d)
+	}
+	<-served
+	if n := s.Stats().Connections; n != 0 {
+		t.Errorf("%d connections after shutdown", n)
+	}
 }
 
 func TestRealClosingIsSaid(t *testing.T) {

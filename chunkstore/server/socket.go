@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/fallback/wire"
+	"github.com/rmatail/rmatail/rdma/local"
 )
 
 // maxSocketPath is the longest path of a Unix socket that every system takes
@@ -19,12 +19,23 @@ const maxSocketPath = 103
 
 var _ [wire.MaxShmPath - maxSocketPath]struct{}
 
-// startSocket offers the arena to processes of this host.
+// startSocket offers the arena to processes of this host. A path that was asked
+// for must work; without the default one the node serves all the same, and says so.
 func (s *Server) startSocket() error {
 	if s.cfg.Socket == SocketNone {
+		s.socketReason = "switched off (--socket none)"
 		return nil
 	}
-	path := s.cfg.Socket
+	err := s.listenSocket(s.cfg.Socket)
+	if err != nil && s.cfg.Socket == "" {
+		s.socketReason = err.Error()
+		s.log.Warn("serving without shared memory: consumers on this host read over TCP or RDMA", "reason", err)
+		return nil
+	}
+	return err
+}
+
+func (s *Server) listenSocket(path string) error {
 	if path == "" {
 		var err error
 		if path, err = s.defaultSocket(); err != nil {
@@ -35,18 +46,14 @@ func (s *Server) startSocket() error {
 		return fmt.Errorf("%w: path of %d bytes, at most %d: set a shorter one (--socket PATH), or none", ErrSocket, len(path), maxSocketPath)
 	}
 	f, err := s.arena.File()
-	if errors.Is(err, chunkstore.ErrUnsupported) && s.cfg.Socket == "" {
-		s.log.Warn("serving without shared memory", "reason", err)
-		return nil
-	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSocket, err)
 	}
-	l, err := s.parts.socket(path, f, uint64(len(s.arena.Bytes())), s.arena.Epoch())
+	l, err := local.ListenConfig{Logger: s.log, MaxConns: s.cfg.Limits.Connections}.Listen(path, f, uint64(len(s.arena.Bytes())), s.arena.Epoch())
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSocket, err)
 	}
-	s.socketPath = path
+	s.socket, s.socketPath = l, path
 	s.closers.add("shared memory socket", l.Close)
 	return nil
 }

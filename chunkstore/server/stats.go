@@ -18,7 +18,9 @@ type Stats struct {
 	Epoch         uint64  `json:"epoch"`
 	UptimeSeconds float64 `json:"uptime_seconds"`
 	Listen        string  `json:"listen"`
-	Socket        string  `json:"socket,omitempty"` // of shared memory; empty: none
+	// Socket is that of shared memory; if it is empty, SocketReason says why.
+	Socket       string `json:"socket,omitempty"`
+	SocketReason string `json:"socket_reason,omitempty"`
 	// RDMA is whether the arena is exported; RDMAReason is why not.
 	RDMA       bool   `json:"rdma"`
 	RDMAReason string `json:"rdma_reason,omitempty"`
@@ -37,9 +39,10 @@ type Stats struct {
 	AppendBytes      uint64 `json:"append_bytes"`
 	DurableReads     uint64 `json:"durable_reads"`
 	DurableReadBytes uint64 `json:"durable_read_bytes"`
-	Appenders        int    `json:"appenders"`   // shards open for append
-	QueuePairs       int    `json:"queue_pairs"` // RDMA connections
-	Panics           uint64 `json:"panics"`      // bugs: must be zero
+	Appenders        int    `json:"appenders"`     // shards open for append
+	SharedMemory     int    `json:"shared_memory"` // consumers that hold the mapping
+	QueuePairs       int    `json:"queue_pairs"`   // RDMA connections
+	Panics           uint64 `json:"panics"`        // bugs: must be zero
 
 	Arena chunkstore.Stats `json:"arena"`
 }
@@ -100,7 +103,7 @@ func (s *Server) Stats() Stats {
 	c := &s.counters
 	st := Stats{
 		Epoch: s.arena.Epoch(), UptimeSeconds: time.Since(s.started).Seconds(),
-		Listen: s.Addr().String(), Socket: s.socketPath, RDMA: s.rdmaReason == "", RDMAReason: s.rdmaReason,
+		Listen: s.Addr().String(), Socket: s.socketPath, SocketReason: s.socketReason, RDMA: s.rdmaReason == "", RDMAReason: s.rdmaReason,
 		Connections: int(c.connections.Load()), ConnectionsTotal: c.connectionsTotal.Load(), ConnectionsRefused: c.connectionsOver.Load(), ConnectionsBroken: c.connectionsBroken.Load(),
 		Requests: make(map[string]uint64), Refusals: make(map[string]uint64), InFlight: int(c.inFlight.Load()),
 		ArenaReads: c.arenaReads.Load(), ArenaReadBytes: c.arenaReadBytes.Load(),
@@ -118,6 +121,9 @@ func (s *Server) Stats() Stats {
 		if n := c.refusals[i].Load(); n > 0 {
 			st.Refusals[wire.Status(i).String()] = n
 		}
+	}
+	if s.socket != nil {
+		st.SharedMemory = s.socket.Conns()
 	}
 	if s.appenders != nil {
 		st.Appenders = s.appenders.count()
