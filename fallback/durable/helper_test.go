@@ -68,7 +68,7 @@ func openLog(t testing.TB, d *Dir, shard string) *Log {
 
 // ctxOf ends with the test, and long before the test binary's own deadline.
 func ctxOf(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

