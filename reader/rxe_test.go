@@ -207,7 +207,17 @@ func calm(t *testing.T, captured func() *roce.Summary) *roce.Summary {
 // capture summarises the RoCE packets on a network device until stop is called.
 func capture(t *testing.T, netdev string) (stop func() *roce.Summary) {
 	t.Helper()
+	// The default socket buffer holds some 70 packets: room for all of a test.
+	const rmem = "/proc/sys/net/core/rmem_default"
+	was, err := os.ReadFile(rmem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(rmem, []byte("67108864"), 0); err != nil {
+		t.Fatalf("room for captured packets: %v", err)
+	}
 	h, err := pcapgo.NewEthernetHandle(netdev)
+	os.WriteFile(rmem, was, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,6 +252,9 @@ func capture(t *testing.T, netdev string) (stop func() *roce.Summary) {
 			case <-time.After(300 * time.Millisecond): // nothing more comes
 			}
 			break
+		}
+		if drops, err := h.Stats(); err != nil || drops.Drops > 0 {
+			t.Errorf("the capture lost packets: %+v, %v", drops, err)
 		}
 		close(quit)
 		h.Close()
