@@ -121,7 +121,7 @@ func (d *Dir) closedError() error {
 }
 
 // Close closes the logs that are still open, then the files kept for reading.
-// Reads under way end first. Closing twice is fine.
+// Reads under way go on, and close theirs. Closing twice is fine.
 func (d *Dir) Close() error {
 	d.mu.Lock()
 	d.mu.closed = true
