@@ -67,8 +67,9 @@ func beNode(config string) error {
 	signal.Notify(renew, syscall.SIGUSR1)
 	go func() {
 		for range renew {
-			if r, ok := any(s).(interface{ RenewHandles() error }); ok {
-				fmt.Fprintln(os.Stderr, "renewed handles:", r.RenewHandles())
+			if err := s.RenewHandles(); err != nil {
+				fmt.Fprintln(os.Stderr, "node: renew:", err)
+				os.Exit(3)
 			}
 		}
 	}()

@@ -277,7 +277,7 @@ func TestRxeKilledNode(t *testing.T) {
 // disturbed runs a reader on rdma, disturbs it, and expects that it goes on
 // over another resort within 2 s and is back on rdma within 10 s after it was
 // mended.
-func disturbed(t *testing.T, x rxe, disturb, mend func(n *node)) {
+func disturbed(t *testing.T, x rxe, disturb, mend func(n *node)) *reader.Cluster {
 	t.Helper()
 	n := startNode(t, x.node())
 	w := &writer{t: t, shard: "disturbed/0"}
@@ -303,11 +303,17 @@ func disturbed(t *testing.T, x rxe, disturb, mend func(n *node)) {
 	}
 	mend(n)
 	back(t, n, w, r, "rdma")
+	return c
 }
 
+// TestRxeHandleRenewed replaces the memory region under the connection: the key
+// that the reader holds is stale.
 func TestRxeHandleRenewed(t *testing.T) {
 	x := rxeRing(t)
-	disturbed(t, x, func(n *node) { n.signal(syscall.SIGUSR1) }, func(*node) {})
+	c := disturbed(t, x, func(n *node) { n.signal(syscall.SIGUSR1) }, func(*node) {})
+	if s := c.Stats(); s.Failures["rdma"] == 0 || s.Connects["rdma"] < 2 {
+		t.Fatalf("the stale key was never met: %+v", s)
+	}
 }
 
 func TestRxeLinkDown(t *testing.T) {
