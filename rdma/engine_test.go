@@ -333,11 +333,88 @@ func TestFabricCloseInFlight(t *testing.T) {
 		if n := nic.inFlight(); n != MaxReads {
 			t.Fatalf("%d in flight", n)
 		}
+		start := time.Now()
 		closeEngine(t, e)
+		if d := time.Since(start); d != 0 {
+			t.Errorf("closing took %v: somebody slept on", d)
+		}
 		for range cap(results) {
 			if err := <-results; !errors.Is(err, ErrClosed) {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// TestFabricCloseWakesLeader closes a device that does not flush, so that only
+// the wake-up ends the leader's sleep, also when it is about to fall asleep.
+func TestFabricCloseWakesLeader(t *testing.T) {
+	for _, when := range []string{"asleep", "falling asleep"} {
+		synctest.Test(t, func(t *testing.T) {
+			nic := newFakeNIC(t, 256, 1<<20)
+			nic.mu.noFlush = true
+			e := nic.engine(0)
+			if when == "falling asleep" {
+				nic.waitHook = sync.OnceFunc(func() { e.fail(ErrClosed) })
+			}
+			done := make(chan error, 1)
+			go func() {
+				b := newTestBatch(t, e, 4096)
+				defer b.Release()
+				plan(t, b, 0, 8)
+				done <- b.Do(time.Now().Add(time.Hour))
+			}()
+			synctest.Wait()
+			start := time.Now()
+			closeEngine(t, e)
+			if d := time.Since(start); d != drainTime {
+				t.Errorf("leader %s: closing took %v", when, d)
+			}
+			if err := <-done; !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestFabricStrays: completions that match no READ in flight change nothing.
+func TestFabricStrays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nic := newFakeNIC(t, 256, 1<<20)
+		nic.mu.auto = true
+		e := nic.engine(0)
+		b := newTestBatch(t, e, 4096)
+		plan(t, b, 0, 8)
+		if err := b.Do(time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		old := b.s.reads[0].ID
+		nic.mu.auto = false
+		for range 3 {
+			plan(t, b, 0, 8)
+		}
+		if err := b.Post(time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []uint64{old, wrID(999, 0, 0), wrID(b.s.num, b.s.gen, 4), wrID(b.s.num, b.s.gen+1, 0)} {
+			nic.mu.Lock()
+			nic.completionLocked(fakeWR{Read: ibverbs.Read{ID: id}}, ibverbs.Success)
+			nic.mu.Unlock()
+		}
+		if err := b.Wait(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("done by completions of others: %v", err)
+		}
+		if s := e.stats(); s.Strays != 4 || s.Outstanding != 4 {
+			t.Errorf("%+v", s)
+		}
+		nic.complete(4)
+		synctest.Wait()
+		b.Release()
+		if s := e.stats(); s.Posted != s.Settled || s.Strays != 4 {
+			t.Errorf("%+v", s)
+		}
+		if err := e.close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

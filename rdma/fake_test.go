@@ -32,6 +32,8 @@ type fakeNIC struct {
 	// armHook is called by armPoll before it arms: a place for completions to
 	// come too early.
 	armHook func()
+	// waitHook is called by wait before it makes itself reachable by wake.
+	waitHook func()
 
 	mu struct {
 		sync.Mutex
@@ -157,6 +159,9 @@ func (n *fakeNIC) armPoll(wcs []ibverbs.WC) (int, error) {
 }
 
 func (n *fakeNIC) wait(deadline time.Time, stop *atomic.Bool) (bool, error) {
+	if n.waitHook != nil {
+		n.waitHook()
+	}
 	select { // the deadline is set anew: an old wake is gone
 	case <-n.woken:
 	default:

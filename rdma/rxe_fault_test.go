@@ -572,9 +572,44 @@ func TestRxeSteadyStateAllocatesNothing(t *testing.T) {
 		b.Release()
 		s := checkSettled(t, c.e)
 		t.Logf("%s: %+v", name, s)
-		if spin < 0 && s.Slept == 0 {
-			t.Error("never slept")
+	}
+
+	// The way of a caller that sleeps, which a batch that is done early does not
+	// go: an armed queue, an event through the netpoller.
+	c := connect(t, from.config(t), e)
+	b := newBatch(t, c, 4096)
+	defer b.Release()
+	plan(t, b, 0, 4096)
+	b.s.reads[0].Signaled = 1
+	if !c.e.tryLead() {
+		t.Fatal("somebody leads")
+	}
+	defer c.e.endLead()
+	deadline := time.Now().Add(time.Minute)
+	n := testing.AllocsPerRun(20, func() {
+		if n, err := c.e.q.armPoll(c.e.wcs); n != 0 || err != nil {
+			t.Fatal(n, err)
 		}
+		if counts, err := c.e.q.post(b.s.reads, nil, -1); counts.Posted != 1 || err != nil {
+			t.Fatal(counts, err)
+		}
+		if event, err := c.e.q.wait(deadline, &c.e.dead); !event || err != nil {
+			t.Fatal("no event", err)
+		}
+		if n, err := c.e.q.poll(c.e.wcs, 0); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	})
+	if n != 0 {
+		t.Errorf("%v allocations a wait with an event", n)
+	}
+	n = testing.AllocsPerRun(5, func() {
+		if event, err := c.e.q.wait(time.Now().Add(time.Millisecond), &c.e.dead); event || err != nil {
+			t.Fatal(event, err)
+		}
+	})
+	if n != 0 {
+		t.Errorf("%v allocations a wait until the deadline", n)
 	}
 }
 
