@@ -47,20 +47,24 @@ func (d Dialer) Dial(ctx context.Context, path string, wantEpoch uint64) (*Conn,
 // that does not block says by EAGAIN: connect(2).
 func connect(ctx context.Context, path string) (*net.UnixConn, error) {
 	var dialer net.Dialer
+	var full error
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		conn, err := dialer.DialContext(ctx, "unix", path)
-		if err == nil {
+		switch {
+		case err == nil:
 			return conn.(*net.UnixConn), nil
-		}
-		if !errors.Is(err, unix.EAGAIN) {
+		case errors.Is(err, unix.EAGAIN):
+			full = err
+		case full != nil && ctx.Err() != nil:
+			return nil, fmt.Errorf("%w: its queue is full: %w", ErrBusy, err)
+		default:
 			return nil, err
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-ctx.Done():
+		case <-ctx.Done(): // the next attempt says so
 			timer.Stop()
-			return nil, fmt.Errorf("%w: its queue is full: %w", ErrBusy, ctx.Err())
 		}
 	}
 }

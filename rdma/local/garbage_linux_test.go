@@ -16,22 +16,25 @@ import (
 
 // Peers that do not speak the protocol are closed, and do not disturb others.
 func TestRealGarbageConsumers(t *testing.T) {
-	s, path := testServer(t, ListenConfig{HandshakeTimeout: 50 * time.Millisecond})
+	patient, path := testServer(t, ListenConfig{HandshakeTimeout: time.Minute})
+	hasty, hastyPath := testServer(t, ListenConfig{HandshakeTimeout: 50 * time.Millisecond})
 	good := dial(t, path)
 	right := request{version: version, epoch: testEpoch}.encode()
 	for _, c := range []struct {
 		name string
+		path string
 		send []byte
 		want int // bytes that come back before the end
 	}{
-		{"nothing", nil, 0},
-		{"half a request", right[:12], 0},
-		{"HTTP", []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), 0},
-		{"zeroes", make([]byte, 4096), 0},
-		{"another version", request{version: 9, epoch: testEpoch}.encode(), answerSize},
-		{"more after the request", append(bytes.Clone(right), 'x'), answerSize},
+		{"nothing", hastyPath, nil, 0},
+		{"half a request", hastyPath, right[:12], 0},
+		{"HTTP", path, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), 0},
+		{"zeroes", path, make([]byte, 4096), 0},
+		{"another version", path, request{version: 9, epoch: testEpoch}.encode(), answerSize},
+		{"another epoch", path, request{version: version, epoch: 9}.encode(), answerSize},
+		{"more after the request", path, append(bytes.Clone(right), 'x'), answerSize},
 	} {
-		sock, err := net.Dial("unix", path)
+		sock, err := net.Dial("unix", c.path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +46,7 @@ func TestRealGarbageConsumers(t *testing.T) {
 		}
 		sock.Close()
 	}
-	until(t, "only the good one is left", func() bool { return s.Conns() == 1 })
+	until(t, "only the good one is left", func() bool { return patient.Conns() == 1 && hasty.Conns() == 0 })
 	readRight(t, good, 10)
 }
 
@@ -125,9 +128,11 @@ func TestRealGarbageNodes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := fakeServer(t, c.bytes, c.then, c.files...)
 			fds := openFDs(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			conn, err := Dial(ctx, path, testEpoch)
+			d := Dialer{Timeout: time.Minute}
+			if c.want == context.DeadlineExceeded {
+				d.Timeout = 100 * time.Millisecond
+			}
+			conn, err := d.Dial(t.Context(), path, testEpoch)
 			if !errors.Is(err, c.want) || conn != nil {
 				t.Errorf("%v, want %v", err, c.want)
 			}
