@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"os"
@@ -70,6 +71,31 @@ func TestRealDemoFailsWhenTheFilesAreWrong(t *testing.T) {
 	said := stderr.String()
 	if code := c.ProcessState.ExitCode(); code != exitError || !strings.Contains(said, "do not hold what was appended") && !strings.Contains(said, "differ from the durable files") {
 		t.Errorf("exit code %d\n%s", code, said)
+	}
+}
+
+// TestRealDemoEndsWellAtASignal interrupts a demo that would take an hour.
+func TestRealDemoEndsWellAtASignal(t *testing.T) {
+	c := command(t, "demo", "--consumers", "2", "--for", "1h", "--json")
+	var stdout bytes.Buffer
+	c.Stdout = &stdout
+	progress, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewScanner(progress)
+	for said.Scan() && !strings.Contains(said.Text(), "delivered") {
+	}
+	c.Process.Signal(os.Interrupt)
+	for said.Scan() {
+	}
+	c.Wait()
+	var report demo.Report
+	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil || c.ProcessState.ExitCode() != exitDone || report.AppendedBytes == 0 || report.DeliveredBytes != 2*report.AppendedBytes {
+		t.Errorf("exit code %d, %v\n%s", c.ProcessState.ExitCode(), err, stdout.String())
 	}
 }
 
