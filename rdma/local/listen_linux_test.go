@@ -74,7 +74,7 @@ func TestRealPathInUse(t *testing.T) {
 	if s, err := Listen(full, testFile(t, allSeals), arenaSize, testEpoch); !errors.Is(err, ErrInUse) {
 		t.Errorf("a full queue: %v, %v", s, err)
 	}
-	if _, err := (Dialer{Timeout: 50 * time.Millisecond}).Dial(t.Context(), full, testEpoch); !errors.Is(err, ErrBusy) {
+	if _, err := (Dialer{Timeout: 300 * time.Millisecond}).Dial(t.Context(), full, testEpoch); !errors.Is(err, ErrBusy) {
 		t.Errorf("dial to a full queue: %v", err)
 	}
 }
