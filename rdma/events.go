@@ -20,8 +20,7 @@ type watch struct {
 	lose     func(error)
 }
 
-// start makes the watch hear events. What happened before may be missed, so the
-// caller starts it before the handshake.
+// start makes the watch hear events. What happened before is missed: check after.
 func (w *watch) start() {
 	w.dev.mu.Lock()
 	defer w.dev.mu.Unlock()

@@ -57,6 +57,8 @@ type openDevice struct {
 	closing atomic.Bool // set before file is closed
 	ended   chan struct{}
 
+	vectors atomic.Uint32 // completion queues made
+
 	refs int // guarded by pool.mu
 	mu   struct {
 		sync.Mutex
@@ -119,6 +121,11 @@ func (d *openDevice) forget() {
 	if d.pool.mu.devices[d.name] == d {
 		delete(d.pool.mu.devices, d.name)
 	}
+}
+
+// vector spreads the interrupts of completion queues over the device's vectors.
+func (d *openDevice) vector() int {
+	return int(d.vectors.Add(1)-1) % max(d.ctx.Vectors(), 1)
 }
 
 // register registers memory, and explains a refusal.

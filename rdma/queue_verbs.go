@@ -56,7 +56,7 @@ func newVerbsQueue(dev *openDevice, port, depth int, mem []byte) (q *verbsQueue,
 	q.take = q.takeEvent
 	// Room for every READ, signalled or not: on an error all of them complete.
 	// One more for devices that count a full queue as overrun.
-	if q.cq, err = dev.ctx.CreateCQ(depth+1, q.ch, 0); err != nil {
+	if q.cq, err = dev.ctx.CreateCQ(depth+1, q.ch, dev.vector()); err != nil {
 		return q, err
 	}
 	if q.qp, err = q.pd.CreateQP(q.cq, q.cq, depth, 1); err != nil {

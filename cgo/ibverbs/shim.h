@@ -1,6 +1,6 @@
 // The C side of the binding: plain structs and functions that name no type of
 // <infiniband/verbs.h>, so that Go sees one small header and the layouts that
-// both sides share are written down once more in shim.c and layout_cgo.go.
+// both sides share are written down once more in data.c and layout_cgo.go.
 //
 // Functions return 0 or a positive errno unless they say otherwise.
 #ifndef RMATAIL_IBVERBS_SHIM_H

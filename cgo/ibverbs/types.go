@@ -156,7 +156,7 @@ type Counts struct {
 	Polled int // completions taken
 }
 
-// The layouts that C relies on; shim.c has the same numbers.
+// The layouts that C relies on; data.c has the same numbers.
 const (
 	_ = uint(unsafe.Sizeof(Read{}) - 32)
 	_ = uint(32 - unsafe.Sizeof(Read{}))
