@@ -112,15 +112,18 @@ func TestAppendersAreBounded(t *testing.T) {
 	if p.most > 3 {
 		t.Errorf("%d shards open at once, the limit is 3", p.most)
 	}
-	// The one used last stays, the one used longest ago leaves.
-	before := p.opened
-	for _, i := range []int{9, 8, 7, 9} {
-		if _, err := p.append(t.Context(), numbered(i), wire.NoOffset, []byte("x")); err != nil {
+}
+
+// The shard that was used the longest ago leaves.
+func TestAppendersLeaveByLastUse(t *testing.T) {
+	p := newPool(t, 2, time.Hour)
+	for _, step := range []struct{ shard, opened int }{{0, 1}, {1, 2}, {0, 2}, {2, 3}, {0, 3}, {1, 4}, {0, 4}, {2, 5}} {
+		if _, err := p.append(t.Context(), numbered(step.shard), wire.NoOffset, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if p.opened != before {
-		t.Errorf("%d shards were opened again that were still in place", p.opened-before)
+		if p.opened != step.opened {
+			t.Fatalf("%d shards opened at shard %d, want %d", p.opened, step.shard, step.opened)
+		}
 	}
 }
 

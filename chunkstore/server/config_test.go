@@ -154,6 +154,25 @@ func TestMetricsLintAndTwice(t *testing.T) {
 	}
 }
 
+func TestMetricsEndWithTheNode(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	s := serve(t, func(c *Config) { c.Registerer = reg })
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := testutil.GatherAndCount(reg, "rmatail_node_connections"); n != 0 || err != nil {
+		t.Errorf("%d nodes in the metrics after shutdown, %v", n, err)
+	}
+}
+
+func TestRealExpiredChunksAreEvicted(t *testing.T) {
+	s := serve(t, func(c *Config) {
+		c.Arena.TTL, c.Arena.EvictFrom, c.EvictEvery, c.Heartbeat = time.Millisecond, 1e-9, 5*time.Millisecond, time.Hour
+	})
+	appendPattern(t, durable.NewRemote(dial(t, s)), shardA, 0, 100_000)
+	eventually(t, "no extent is left", func() bool { return s.Stats().Arena.Extents.Used == 0 })
+}
+
 func TestPrivateDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
 	for range 2 { // made, then found

@@ -141,6 +141,9 @@ func TestRealVersion(t *testing.T) {
 // drip sends bytes one by one, forever, until the node has enough.
 func drip(t testing.TB, nc net.Conn, b []byte) {
 	t.Helper()
+	if err := nc.SetDeadline(time.Time{}); err != nil { // it is the node that shall end it
+		t.Fatal(err)
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -153,6 +156,7 @@ func drip(t testing.TB, nc net.Conn, b []byte) {
 		case <-ended:
 			return
 		case <-deadline:
+			nc.Close()
 			t.Fatal("a deadline moves with each byte")
 		case <-tick.C:
 			nc.Write(b[i%len(b):][:1]) // fails when the node has closed
