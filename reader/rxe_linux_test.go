@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -11,10 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
-	"github.com/google/gopacket/pcapgo"
 
 	"github.com/rmatail/rmatail/chunkstore/server"
 	"github.com/rmatail/rmatail/fallback/wire"
@@ -54,7 +51,8 @@ func (x rxe) node() nodeConfig {
 
 // reader is a reader on the second device.
 func (x rxe) reader(t reader.Transport) reader.Config {
-	c := reader.Config{Transport: t, RDMA: rdma.DefaultConfig()}
+	c := reader.Config{Transport: t, RDMA: rdma.DefaultConfig(),
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	c.RDMA.Device = x.dev[1]
 	return c
 }
@@ -167,7 +165,7 @@ func TestRxePackets(t *testing.T) {
 	cfg := x.reader(reader.RDMA)
 	cfg.Server = n.Listen
 	reading := calm(t, func() *roce.Summary {
-		stop := capture(t, x.net[1])
+		stop := startCapture(t, x.net[1])
 		_, r := w.open(cfg, reader.Earliest())
 		w.read(r, 30*time.Second)
 		r.Close()
@@ -179,7 +177,7 @@ func TestRxePackets(t *testing.T) {
 	_, m := rawRDMA(t, x, n)
 	const chunks = 640
 	single := calm(t, func() *roce.Summary {
-		stop := capture(t, x.net[1])
+		stop := startCapture(t, x.net[1])
 		readChunks(t, m, chunks)
 		return stop()
 	})
@@ -202,65 +200,6 @@ func calm(t *testing.T, captured func() *roce.Summary) *roce.Summary {
 	}
 	t.Fatal("packets were repeated in each of 5 captures: this host is too busy to count them")
 	return nil
-}
-
-// capture summarises the RoCE packets on a network device until stop is called.
-func capture(t *testing.T, netdev string) (stop func() *roce.Summary) {
-	t.Helper()
-	// The default socket buffer holds some 70 packets: room for all of a test.
-	const rmem = "/proc/sys/net/core/rmem_default"
-	was, err := os.ReadFile(rmem)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(rmem, []byte("67108864"), 0); err != nil {
-		t.Fatalf("room for captured packets: %v", err)
-	}
-	h, err := pcapgo.NewEthernetHandle(netdev)
-	os.WriteFile(rmem, was, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	packets := make(chan gopacket.Packet, 1<<16)
-	quit := make(chan struct{})
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			data, ci, err := h.ReadPacketData()
-			if err != nil {
-				return
-			}
-			p := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.Default)
-			p.Metadata().CaptureInfo = ci
-			select {
-			case packets <- p:
-			case <-quit:
-				return
-			}
-		}
-	}()
-	return func() *roce.Summary {
-		var s roce.Summary
-		for {
-			select {
-			case p := <-packets:
-				if err := s.Add(p); err != nil {
-					t.Errorf("packet: %v", err)
-				}
-				continue
-			case <-time.After(300 * time.Millisecond): // nothing more comes
-			}
-			break
-		}
-		if drops, err := h.Stats(); err != nil || drops.Drops > 0 {
-			t.Errorf("the capture lost packets: %+v, %v", drops, err)
-		}
-		close(quit)
-		h.Close()
-		<-ended
-		return &s
-	}
 }
 
 // TestRxeKilledNode: killed in the middle of a backlog, restarted at the same
