@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 )
@@ -306,20 +307,30 @@ func TestRealHostileCrowd(t *testing.T) {
 	store := durable.NewRemote(c)
 	shard := shardA
 	shard.Number = 99
-	began, total := time.Now(), uint64(0)
+	began, total, slowest := time.Now(), uint64(0), time.Duration(0)
 	for time.Since(began) < 3*time.Second {
-		appendPattern(t, store, shard, total, total+50_000)
-		total += 50_000
+		one := time.Now()
+		appendPattern(t, store, shard, total, total+1000)
+		slowest = max(slowest, time.Since(one))
+		total += 1000
 		info, err := store.Stat(t.Context(), shard.String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		overTCP(t, c).check(t, shard, info.Incarnation, total)
+		r := overTCP(t, c)
+		tail, _ := layout.Tail(total)
+		hash, start := shard.Hash(info.Incarnation), tail*layout.ChunkSize
+		if e := r.entry(t, shard); !e.Valid(hash) || e.Length != total {
+			t.Fatalf("published length %d, want %d", e.Length, total)
+		}
+		if got := r.chunk(t, hash, tail); !bytes.Equal(got, pattern(start, int(total-start))) {
+			t.Fatalf("tail chunk at %d is wrong", total)
+		}
 	}
 	close(stop)
 	crowd.Wait()
 	st := s.Stats()
-	t.Logf("%d B appended and checked among %d hostile connections (%d broken); refusals %v", total, st.ConnectionsTotal, st.ConnectionsBroken, st.Refusals)
+	t.Logf("%d B appended in steps and checked (slowest step %v) among %d hostile connections (%d broken); refusals %v", total, slowest, st.ConnectionsTotal, st.ConnectionsBroken, st.Refusals)
 	if st.Panics != 0 {
 		t.Errorf("%d panics", st.Panics)
 	}
