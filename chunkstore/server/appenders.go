@@ -222,7 +222,7 @@ func (a *appenders) count() int {
 }
 
 // close refuses further appends, and flushes and closes every shard once those
-// under way have ended.
+// under way have ended. Its error is ctx's; see failures for what went wrong.
 func (a *appenders) close(ctx context.Context) error {
 	a.mu.Lock()
 	a.mu.closed = true
@@ -248,9 +248,11 @@ func (a *appenders) close(ctx context.Context) error {
 		}
 	}
 	a.work.close()
-	if err := a.work.wait(ctx); err != nil {
-		return err
-	}
+	return a.work.wait(ctx)
+}
+
+// failures are the errors of the shards that close has closed.
+func (a *appenders) failures() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return errors.Join(a.mu.errs...)

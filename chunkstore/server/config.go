@@ -98,7 +98,8 @@ type Limits struct {
 	DurableBytes int
 	// Appenders are the shards that are open for append at once. 1,024.
 	Appenders int
-	// AppenderIdle is how long a shard stays open after its last append. 10 min.
+	// AppenderIdle is how long a shard stays open after its last append. Its
+	// heartbeat ends with that. 10 min.
 	AppenderIdle time.Duration
 	// Handshake bounds the time from accept to the Hello. 5 s.
 	Handshake time.Duration
