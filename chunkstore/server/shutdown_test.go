@@ -109,7 +109,7 @@ func TestRealShutdownCutsOff(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.Background()) }()
 	appendPattern(t, durable.NewRemote(dial(t, s)), shardA, 0, 1000)
-	let := holdDisk(s)
+	let := holdDisk(t, s)
 	defer let()
 	nc := rawDial(t, s)
 	greet(t, nc)
