@@ -66,11 +66,14 @@ const (
 	pathRestMax = 2 * time.Second
 )
 
-// failed rests the path and says why the read failed.
+// failed rests the path and says why the read failed. Many reads that one event
+// made fail count as one.
 func (p *path) failed(now time.Time, err error) reason {
-	n := min(p.failures.Add(1), 8)
-	rest := min(pathRestMin<<(n-1), pathRestMax)
-	p.restUntil.Store(now.Add(rest).UnixNano())
+	if now.UnixNano() >= p.restUntil.Load() {
+		n := min(p.failures.Add(1), 8)
+		rest := min(pathRestMin<<(n-1), pathRestMax)
+		p.restUntil.Store(now.Add(rest).UnixNano())
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return reasonDeadline
 	}
@@ -84,7 +87,8 @@ func (p *path) flightBytes(prefetch int) int {
 	if p.source == FromSHM {
 		return layout.ExtentSize
 	}
-	return min(prefetch/2, maxSpans*layout.ExtentSize)
+	// Two are in flight, each in a batch of a power of two bytes.
+	return (min(prefetch/2, maxSpans*layout.ExtentSize) - flightSlack) &^ (layout.ChunkSize - 1)
 }
 
 func (p *path) worked() {

@@ -18,9 +18,16 @@ type page struct {
 	epoch uint64 // of the node at which index is right
 	index uint32
 	found bool
-	bytes []byte // of the poll under way
-	sets  [2][]byte
+	// A page that the node lacks, or that has no valid entry, is looked up rarer
+	// and rarer: it would make every poll of the others take two round trips.
+	lookAt time.Time
+	rest   time.Duration
+	bytes  []byte // of the poll under way
+	sets   [2][]byte
 }
+
+// due reports whether the page's place is to be looked up.
+func (g *page) due(now time.Time) bool { return !g.found && !now.Before(g.lookAt) }
 
 // pollPages is the most pages in one batch: 256 KiB.
 const pollPages = 64
@@ -65,10 +72,12 @@ func (p *poller) poll(now time.Time) (moved bool) {
 		for lo := 0; lo < len(pages) && ok; lo += pollPages {
 			m, err := p.read(via, pages[lo:min(lo+pollPages, len(pages))])
 			moved = moved || m
-			if err != nil {
-				p.c.count.failed(via.source, via.failed(now, err))
-				ok = false
+			if noBuffers(err) {
+				p.c.count.retry(reasonBuffers)
+			} else if err != nil {
+				p.c.count.failed(via.source, via.failed(time.Now(), err))
 			}
+			ok = err == nil
 		}
 		if ok {
 			via.worked()
@@ -143,18 +152,22 @@ func (p *poller) take(g *page, now time.Time) (moved bool) {
 		}
 		moved = moved || m
 	}
-	g.found = valid
+	if valid {
+		g.lookAt, g.rest = time.Time{}, 0
+	} else {
+		g.found = now.Before(g.lookAt)
+	}
 	return moved
 }
 
-// locate looks up the pages whose place at this node is not known.
+// locate looks up the pages whose place at this node is not known, if it is time.
 func (p *poller) locate(via *path, pages []*page) error {
-	missing := 0
+	missing, now := 0, time.Now()
 	for _, g := range pages {
 		if g.epoch != via.epoch {
-			g.epoch, g.found = via.epoch, false
+			g.epoch, g.found, g.lookAt, g.rest = via.epoch, false, time.Time{}, 0
 		}
-		if !g.found {
+		if g.due(now) {
 			missing++
 		}
 	}
@@ -167,7 +180,7 @@ func (p *poller) locate(via *path, pages []*page) error {
 	}
 	defer b.Release()
 	for _, g := range pages {
-		if g.found {
+		if !g.due(now) {
 			continue
 		}
 		for i, set := range via.geometry.PageSetsOf(g.key, g.number) {
@@ -179,9 +192,11 @@ func (p *poller) locate(via *path, pages []*page) error {
 	}
 	p.c.count.located(2 * missing)
 	for _, g := range pages {
-		if g.found {
+		if !g.due(now) {
 			continue
 		}
+		g.rest = min(max(2*g.rest, p.c.cfg.PollMin), p.c.cfg.PollMax)
+		g.lookAt = now.Add(g.rest)
 		for i, set := range via.geometry.PageSetsOf(g.key, g.number) {
 			if g.sets[i] == nil {
 				continue
