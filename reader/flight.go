@@ -226,7 +226,7 @@ func (f *flight) verify(pre prefix) (data []byte, after prefix, why reason) {
 			break
 		}
 		after = prefix{crc, true}
-		pos, good = end, max(end, s.from)
+		pos, good = end, end
 	}
 	return s.data[s.from-s.start : good-s.start], after, why
 }

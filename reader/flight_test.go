@@ -112,19 +112,23 @@ func TestFabricFlightDisproves(t *testing.T) {
 		end   uint64 // of what is proven
 		why   reason
 	}{
-		"nothing":             {func(*flightBench) {}, length, proven},
-		"first byte":          {func(b *flightBench) { b.f.spans[0].data[0] ^= 1 }, 0, reasonTorn},
-		"last of chunk 1":     {func(b *flightBench) { b.f.spans[0].data[8191] ^= 1 }, 4096, reasonTorn},
-		"second extent":       {func(b *flightBench) { b.f.spans[1].data[0] ^= 1 }, 65536, reasonTorn},
-		"tail byte":           {func(b *flightBench) { b.f.spans[2].data[4999] ^= 1 }, tail, reasonTorn},
-		"tail CRC":            {func(b *flightBench) { b.f.pub.tailCRC ^= 1 }, tail, reasonTorn},
-		"length":              {func(b *flightBench) { b.f.pub.length++ }, tail, reasonTorn},
-		"shard":               {func(b *flightBench) { b.f.hash[0] ^= 1 }, 0, reasonTorn},
-		"descriptor's CRC":    {func(b *flightBench) { b.f.spans[0].descs[8] ^= 1 }, 4096, reasonTorn},
-		"other generation":    {func(b *flightBench) { b.f.spans[1].generation++ }, 65536, reasonMoved},
-		"no descriptors":      {func(b *flightBench) { clear(b.f.spans[0].descs) }, 0, reasonHole},
-		"none, remembered":    {func(b *flightBench) { clear(b.f.spans[0].descs); b.f.spans[0].fresh = false }, 0, reasonMoved},
-		"a shorter chunk":     {func(b *flightBench) { s := &b.f.spans[0]; descriptor(s, 2, remake(1, 4095, s.generation)) }, 8192, reasonShort},
+		"nothing":          {func(*flightBench) {}, length, proven},
+		"first byte":       {func(b *flightBench) { b.f.spans[0].data[0] ^= 1 }, 0, reasonTorn},
+		"last of chunk 1":  {func(b *flightBench) { b.f.spans[0].data[8191] ^= 1 }, 4096, reasonTorn},
+		"second extent":    {func(b *flightBench) { b.f.spans[1].data[0] ^= 1 }, 65536, reasonTorn},
+		"tail byte":        {func(b *flightBench) { b.f.spans[2].data[4999] ^= 1 }, tail, reasonTorn},
+		"tail CRC":         {func(b *flightBench) { b.f.pub.tailCRC ^= 1 }, tail, reasonTorn},
+		"length":           {func(b *flightBench) { b.f.pub.length++ }, tail, reasonTorn},
+		"shard":            {func(b *flightBench) { b.f.hash[0] ^= 1 }, 0, reasonTorn},
+		"descriptor's CRC": {func(b *flightBench) { b.f.spans[0].descs[8] ^= 1 }, 4096, reasonTorn},
+		"other generation": {func(b *flightBench) { b.f.spans[1].generation++ }, 65536, reasonMoved},
+		"no descriptors":   {func(b *flightBench) { clear(b.f.spans[0].descs) }, 0, reasonHole},
+		"none, remembered": {func(b *flightBench) { clear(b.f.spans[0].descs); b.f.spans[0].fresh = false }, 0, reasonMoved},
+		"a shorter chunk":  {func(b *flightBench) { s := &b.f.spans[0]; descriptor(s, 2, remake(1, 4095, s.generation)) }, 8192, reasonShort},
+		"a shorter chunk of the same CRC": {func(b *flightBench) {
+			s := &b.f.spans[0]
+			descriptor(s, 2, func(d layout.Descriptor) layout.Descriptor { return layout.NewDescriptor(d.CRC(), 9, s.generation) })
+		}, 8192, reasonShort},
 		"another's, the same": {func(b *flightBench) { s := &b.f.spans[0]; copy(s.data[4096:8192], s.data[:4096]) }, 4096, reasonTorn},
 		"right CRC, wrong generation": {func(b *flightBench) {
 			s := &b.f.spans[0]

@@ -37,12 +37,19 @@ const pollPages = 64
 type poller struct {
 	c        *Cluster
 	interval time.Duration
+
+	// b is kept between polls: Readers that use up the batch memory of the path
+	// must not make it blind.
+	b    batch
+	via  *path
+	size int
 }
 
 func (p *poller) run() {
 	p.interval = p.c.cfg.PollMin
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	defer p.release()
 	for {
 		select {
 		case <-p.c.stop:
@@ -85,8 +92,29 @@ func (p *poller) poll(now time.Time) (moved bool) {
 			return moved
 		}
 	}
+	p.release()
 	p.see(nothing)
 	return moved
+}
+
+// room makes sure of an empty batch of the path for n bytes.
+func (p *poller) room(via *path, n int) (err error) {
+	if p.b != nil && p.via == via && p.size >= n {
+		p.b.Reset()
+		return nil
+	}
+	p.release()
+	if p.b, err = via.newBatch(n); err == nil {
+		p.via, p.size = via, n
+	}
+	return err
+}
+
+func (p *poller) release() {
+	if p.b != nil {
+		p.b.Release()
+	}
+	p.b, p.via, p.size = nil, nil, 0
 }
 
 // sight is what a poll has brought.
@@ -110,22 +138,21 @@ func (p *poller) read(via *path, pages []*page) (moved bool, err error) {
 	if err := p.locate(via, pages); err != nil {
 		return false, err
 	}
-	b, err := via.newBatch(len(pages) * layout.PageSize)
-	if err != nil {
+	if err := p.room(via, len(pages)*layout.PageSize); err != nil {
 		return false, err
 	}
-	defer b.Release()
 	n := 0
 	for _, g := range pages {
 		if g.bytes = nil; g.found {
-			g.bytes = b.Add(via.geometry.PageSlot(g.index), layout.PageSize)
+			g.bytes = p.b.Add(via.geometry.PageSlot(g.index), layout.PageSize)
 			n++
 		}
 	}
 	if n == 0 {
 		return false, nil
 	}
-	if err := settle(b, time.Now().Add(p.c.cfg.ReadTimeout)); err != nil {
+	if err := settle(p.b, time.Now().Add(p.c.cfg.ReadTimeout)); err != nil {
+		p.release() // it may be abandoned
 		return false, err
 	}
 	p.c.count.polled(n)

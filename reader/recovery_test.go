@@ -167,7 +167,7 @@ type scarceMemory struct {
 }
 
 func (m *scarceMemory) newBatch(size int) (batch, error) {
-	if most := m.most.Load(); most > 0 && int64(size) > most && size != layout.PageSize {
+	if most := m.most.Load(); most > 0 && int64(size) > most {
 		return nil, local.ErrNoBuffers
 	}
 	return m.fabric.newBatch(size)
