@@ -111,7 +111,7 @@ func (f *flight) plan(via *path, h layout.Hash, pub published, from uint64, pre 
 			break
 		}
 		s := span{place: k, from: from, to: min(end, (k.extent+1)*layout.ExtentSize), start: from}
-		if f.n == 0 && !pre.known {
+		if !pre.known { // changes nothing for later spans, which begin on a border
 			s.start = from &^ (layout.ChunkSize - 1)
 		}
 		base := k.extent * layout.ExtentSize

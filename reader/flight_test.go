@@ -74,6 +74,33 @@ func prefixOf(h layout.Hash, pos uint64) prefix {
 	return prefixAt(h, start).extend(h, start, data)
 }
 
+// TestPrefixExtend from and to every side of a chunk's border, whatever was known
+// before; what is not known stays so until a border.
+func TestPrefixExtend(t *testing.T) {
+	h := layout.Shard{Stream: "prefix"}.Hash(1)
+	positions := []uint64{0, 1, 4094, 4095, 4096, 4097, 8191, 8192, 8193, 12288}
+	for _, pos := range positions {
+		for _, end := range positions {
+			if end < pos {
+				continue
+			}
+			data := make([]byte, end-pos)
+			fill(data, pos)
+			known := prefixOf(h, pos)
+			if pos%layout.ChunkSize == 0 {
+				known.crc = 12345 // of the chunk before, if at all
+			}
+			if got, want := known.extend(h, pos, data), prefixOf(h, end); got != want && end > pos {
+				t.Errorf("[%d, %d): %+v, want %+v", pos, end, got, want)
+			}
+			unknown := prefix{}.extend(h, pos, data)
+			if sees := end > pos && layout.Chunk(end)*layout.ChunkSize >= pos; unknown.known != sees || sees && unknown != prefixOf(h, end) {
+				t.Errorf("[%d, %d) without what was before: %+v", pos, end, unknown)
+			}
+		}
+	}
+}
+
 // TestFabricFlightProves every position to begin at, with and without the prefix.
 func TestFabricFlightProves(t *testing.T) {
 	for _, length := range []int{1, 4095, 4096, 4097, 65536, 65537, 3*65536 + 5000} {

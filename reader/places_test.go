@@ -92,7 +92,12 @@ func TestFabricLocate(t *testing.T) {
 	if at := locate(1, 5); len(at) != 2 || at[0].fresh || !at[1].fresh || m.batches != 1 {
 		t.Fatalf("past the end: %+v in %d batches", at, m.batches)
 	}
-	if at := locate(4, 5); len(at) != 0 {
+	w.pos += layout.ExtentSize // the cache jumped ahead
+	w.append(layout.ExtentSize)
+	if at := locate(2, 4); len(at) != 1 {
+		t.Fatalf("over a hole: %+v", at)
+	}
+	if at := locate(5, 6); len(at) != 0 {
 		t.Fatalf("past the end only: %+v", at)
 	}
 	p.forget()

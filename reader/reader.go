@@ -238,7 +238,8 @@ func (r *Reader) Lag() uint64 {
 	return end - min(pos, end)
 }
 
-// Seek goes on at another position, also after a *GapError.
+// Seek goes on at another position, also after a *GapError. ctx bounds the look-up.
+// After an error the Reader is where it was.
 func (r *Reader) Seek(ctx context.Context, from From) error {
 	if !r.enter() {
 		return ErrClosed
