@@ -30,7 +30,7 @@ type Cluster struct {
 	stop    <-chan struct{}
 	tasks   sync.WaitGroup
 	pollNow chan struct{}
-	metrics prometheus.Collector // registered, or nil
+	metrics prometheus.Collector // registered, or nil; taken by Close
 
 	// blind is set while no memory path answers the poller: lengths then come from
 	// the store.
@@ -117,11 +117,12 @@ func (c *Cluster) register() {
 	c.metrics = k
 }
 
-// Close ends all Readers, connections and goroutines of the Cluster.
+// Close ends all Readers, connections and goroutines of the Cluster. Closing twice
+// is fine.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
-	follows := c.mu.follows
-	c.mu.follows, c.mu.closed = nil, true
+	follows, metrics := c.mu.follows, c.metrics
+	c.mu.follows, c.metrics, c.mu.closed = nil, nil, true
 	c.mu.Unlock()
 	c.cancel()
 	for _, f := range follows {
@@ -130,9 +131,8 @@ func (c *Cluster) Close() error {
 		f.mu.Unlock()
 	}
 	c.tasks.Wait()
-	if c.metrics != nil {
-		c.cfg.Registerer.Unregister(c.metrics)
-		c.metrics = nil
+	if metrics != nil {
+		c.cfg.Registerer.Unregister(metrics)
 	}
 	if c.dir != nil {
 		return c.dir.Close()

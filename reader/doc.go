@@ -34,6 +34,8 @@
 //     that exist have been missing for 1 s. One read serves all Readers of a
 //     shard; reads at once and bytes a second are limited.
 //
+// Bytes of the store are believed if the shard has its incarnation after the read.
+//
 // Each step counts under its reason (see Stats). A transport that failed rests
 // for 50 ms, longer each time up to 2 s; a lost connection is dialled again with
 // full jitter, so that a Reader comes back to memory by itself.

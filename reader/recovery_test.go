@@ -106,14 +106,24 @@ func (w *shortWriter) Write(p []byte) (int, error) {
 // more news will come, is read over it again after its rest, and not from the store.
 func TestFabricPathComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, w := bench(t, FromTCP, 1000)
-		defer c.Close()
+		f := newFabric(t, 8<<20, 5, faults{})
+		w := newFabricWriter(t, f)
+		w.append(1000)
 		w.store.set(func(s *positionStore) { s.info.Sealed = true })
 		w.publish(layout.FlagSealed)
+		c := bareCluster(t, w.store)
+		defer c.Close()
+		via, err := newPath(f, FromTCP, f.arena.Epoch(), time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.peer.live.Store(&[]*path{via})
 		r := openAt(t, c, Earliest())
 		defer r.Close()
-		synctest.Wait() // polled
-		(*c.peer.live.Load())[0].failed(time.Now(), errBroken)
+		poll := poller{c: c} // once: between two polls no news comes
+		defer poll.release()
+		poll.poll(time.Now())
+		via.failed(time.Now(), errBroken)
 		start := time.Now()
 		b, err := r.Next(t.Context())
 		if err != nil || b.Source != FromTCP || time.Since(start) > 2*pathRestMin {
