@@ -129,6 +129,24 @@ func TestFollowAsksTheStore(t *testing.T) {
 	}
 }
 
+// TestFollowBeatEndsTheRests: when the producer is back and stops again, the store
+// is asked as often as at first.
+func TestFollowBeatEndsTheRests(t *testing.T) {
+	f, _ := testFollow()
+	for i, now := range []int{10_000, 20_000, 30_000} {
+		f.claimStat(at(now), false)
+		f.asked(at(now))
+		if want := statRestMin << i; f.mu.statRest != want {
+			t.Fatalf("rests for %v, want %v", f.mu.statRest, want)
+		}
+	}
+	f.entry(entry(ours, 100, 1, 0), at(40_000))
+	f.claimStat(at(50_000), false)
+	if f.mu.statRest != statRestMin {
+		t.Fatalf("after a beat: rests for %v", f.mu.statRest)
+	}
+}
+
 // TestFollowOtherIncarnationWakesOnce between two answers of the store, not at
 // every poll that sees it.
 func TestFollowOtherIncarnationWakesOnce(t *testing.T) {
