@@ -22,8 +22,13 @@ type page struct {
 	// and rarer: it would make every poll of the others take two round trips.
 	lookAt time.Time
 	rest   time.Duration
-	bytes  []byte // of the poll under way
-	sets   [2][]byte
+
+	// Of the poll under way: who wants entries, the part of the page that holds
+	// them, and where it begins.
+	asked []*follow
+	bytes []byte
+	first int
+	sets  [2][]byte
 }
 
 // due reports whether the page's place is to be looked up.
@@ -33,7 +38,8 @@ func (g *page) due(now time.Time) bool { return !g.found && !now.Before(g.lookAt
 const pollPages = 64
 
 // poller reads the length pages of all followed shards: one READ a page and
-// poll, however many Readers follow them. One goroutine, owned by the Cluster.
+// poll, however many Readers follow them, of the part between the first and the
+// last entry that is followed. One goroutine, owned by the Cluster.
 type poller struct {
 	c        *Cluster
 	interval time.Duration
@@ -142,11 +148,17 @@ func (p *poller) read(via *path, pages []*page) (moved bool, err error) {
 		return false, err
 	}
 	n := 0
+	moving := 0
 	for _, g := range pages {
-		if g.bytes = nil; g.found {
-			g.bytes = p.b.Add(via.geometry.PageSlot(g.index), layout.PageSize)
-			n++
+		g.bytes = nil
+		if g.asked = *g.shards.Load(); !g.found || len(g.asked) == 0 {
+			continue
 		}
+		first, end := g.span()
+		g.first = first
+		g.bytes = p.b.Add(via.geometry.PageSlot(g.index)+uint64(first), end-first)
+		n++
+		moving += end - first
 	}
 	if n == 0 {
 		return false, nil
@@ -155,7 +167,7 @@ func (p *poller) read(via *path, pages []*page) (moved bool, err error) {
 		p.release() // it may be abandoned
 		return false, err
 	}
-	p.c.count.polled(n)
+	p.c.count.polled(n, moving)
 	now := time.Now()
 	for _, g := range pages {
 		if g.bytes != nil && p.take(g, now) {
@@ -165,12 +177,22 @@ func (p *poller) read(via *path, pages []*page) (moved bool, err error) {
 	return moved, nil
 }
 
+// span is the part of the page that holds the entries asked for.
+func (g *page) span() (first, end int) {
+	first = layout.PageSize
+	for _, f := range g.asked {
+		at := f.shard.EntryOffset()
+		first, end = min(first, at), max(end, at+layout.EntrySize)
+	}
+	return first, end
+}
+
 // take reads the entries of a landed page. When none of them is valid the page's
 // place is looked up again: its way may hold another page by now.
 func (p *poller) take(g *page, now time.Time) (moved bool) {
 	valid := false
-	for _, f := range *g.shards.Load() {
-		why, m := f.entry(layout.ParseEntry(g.bytes, f.shard.EntryOffset()), now)
+	for _, f := range g.asked {
+		why, m := f.entry(layout.ParseEntry(g.bytes, f.shard.EntryOffset()-g.first), now)
 		if why == proven || why == reasonStale {
 			valid = true
 		}

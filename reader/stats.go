@@ -39,9 +39,9 @@ type counters struct {
 	requests, bytes                        atomic.Uint64
 }
 
-func (c *counters) polled(pages int) {
+func (c *counters) polled(pages, bytes int) {
 	c.requests.Add(uint64(pages))
-	c.bytes.Add(uint64(pages) * layout.PageSize)
+	c.bytes.Add(uint64(bytes))
 }
 
 func (c *counters) located(sets int) {
