@@ -43,6 +43,14 @@ func (t Transport) String() string {
 	return [...]string{"auto", "shm", "rdma", "tcp"}[t]
 }
 
+// reason says why the first transport that t allows is used.
+func (t Transport) reason() string {
+	if t == Auto {
+		return "the best of shm, rdma and tcp"
+	}
+	return "asked for"
+}
+
 func (t Transport) allows(s Source) bool {
 	return t == Auto || t == SHM && s == FromSHM || t == RDMA && s == FromRDMA || t == TCP && s == FromTCP
 }

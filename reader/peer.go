@@ -283,7 +283,7 @@ func (p *peer) publish(tries *[FromDurable]attempt) {
 		chosen = live[0].source.String()
 	}
 	if len(why) == 0 {
-		why = append(why, "first choice of "+p.c.cfg.Transport.String())
+		why = append(why, p.c.cfg.Transport.reason())
 	}
 	p.note(chosen, strings.Join(why, "; "))
 	p.c.pathsChanged()

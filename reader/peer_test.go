@@ -175,7 +175,7 @@ func TestRealShmHangsUp(t *testing.T) {
 		t.Cleanup(func() { s.Close() })
 	})
 	c := openFake(t, n, Config{})
-	if s := c.Stats(); s.Transport != "shm" || s.Why != "first choice of auto" {
+	if s := c.Stats(); s.Transport != "shm" || s.Why != "the best of shm, rdma and tcp" {
 		t.Fatalf("%+v", s)
 	}
 	stop := time.Now().Add(1500 * time.Millisecond)
