@@ -180,7 +180,8 @@ func TestFollowInfo(t *testing.T) {
 	}{
 		{durable.Info{Incarnation: ours, Length: 100}, 100, false, true},
 		{durable.Info{Incarnation: ours, Length: 100}, 100, false, false},
-		{durable.Info{Incarnation: ours, Length: 200, Sealed: true}, 200, true, true},
+		{durable.Info{Incarnation: ours, Length: 90, Sealed: true}, 100, true, true},
+		{durable.Info{Incarnation: ours, Length: 200}, 200, true, true},
 		{durable.Info{Incarnation: ours, Length: 150}, 200, true, false},
 	} {
 		f.info(step.info)
