@@ -93,6 +93,32 @@ func TestTailNoBuffers(t *testing.T) {
 	}
 }
 
+// TestTailDeliveryForgetsFailures: the next position has its own tries, on the best
+// path.
+func TestTailDeliveryForgetsFailures(t *testing.T) {
+	s := newTail(0)
+	v := view{now: at(0), length: 30, paths: 2}
+	for range 3 {
+		for range triesPerPath - 1 {
+			s.failed(v, reasonTorn)
+		}
+		if a := s.next(v); a.path != 0 {
+			t.Fatalf("with a try left: %+v", a)
+		}
+		s.delivered(1, FromSHM)
+	}
+	for range triesPerPath {
+		s.failed(v, reasonTorn)
+	}
+	if a := s.next(v); a.path != 1 {
+		t.Fatalf("with no try left: %+v", a)
+	}
+	s.delivered(1, FromSHM)
+	if a := s.next(v); a.path != 0 {
+		t.Fatalf("after a delivery: %+v", a)
+	}
+}
+
 // TestTailRestsGrow while nothing is delivered, and begin anew when something is.
 func TestTailRestsGrow(t *testing.T) {
 	s := newTail(0)
