@@ -161,6 +161,29 @@ func TestGateRateIsUsed(t *testing.T) {
 	})
 }
 
+// TestGateRateIsForWhatWasRead, not for what was asked, nor for who gave up.
+func TestGateRateIsForWhatWasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := endless(1)
+		s.read = func(_ context.Context, pos uint64, p []byte) (int, error) { fill(p[:1<<10], pos); return 1 << 10, nil }
+		g := gateFor(t, s, func(c *Config) { c.DurableBytesPerSecond = 100 << 10 })
+		start := time.Now()
+		for i := range uint64(50) {
+			if _, err := g.read(t.Context(), gateShard, i<<10, 1<<40); err != nil {
+				t.Fatal(err)
+			}
+			short, cancel := context.WithCancel(t.Context())
+			go cancel()
+			if _, err := g.read(short, gateShard, (i+1)<<10, 1<<40); err == nil {
+				t.Fatal("not given up") // it waits for the rate, and ends before
+			}
+		}
+		if d := time.Since(start); d > time.Second {
+			t.Fatalf("50 KiB at 100 KiB a second took %v", d)
+		}
+	})
+}
+
 // TestGateMemory: what is kept for others is bounded over all shards and ends
 // with its time; what is lent is no larger than what was read.
 func TestGateMemory(t *testing.T) {
