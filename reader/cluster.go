@@ -220,7 +220,11 @@ func (c *Cluster) pathsBack() (at time.Time) {
 		select {
 		case <-p.Lost():
 		default:
-			at = earliest(at, time.Unix(0, p.restUntil.Load()))
+			until := p.restUntil.Load()
+			if until == nil { // it has come since it was asked for
+				return time.Now()
+			}
+			at = earliest(at, *until)
 		}
 	}
 	return at
