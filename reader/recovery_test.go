@@ -277,8 +277,13 @@ func TestFabricPollManyPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, 64<<20, 5, faults{})
 		w := newFabricWriter(t, f)
-		c := fabricClusterAs(t, f, w.store, FromTCP)
+		c := bareCluster(t, w.store)
 		defer c.Close()
+		via, err := newPath(f, FromTCP, f.arena.Epoch(), time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.peer.live.Store(&[]*path{via})
 		var readers []*Reader
 		for i := range 3 * pollPages / 2 {
 			n := uint32(i * layout.EntriesPerPage)
@@ -296,18 +301,21 @@ func TestFabricPollManyPages(t *testing.T) {
 			defer r.Close()
 			readers = append(readers, r)
 		}
-		<-time.After(time.Second)
+		poll := poller{c: c}
+		defer poll.release()
+		const polls = 500
+		for range polls { // as often as while bytes flow
+			poll.poll(time.Now())
+			<-time.After(c.cfg.PollMin)
+		}
 		for i, r := range readers {
 			if _, pub, _ := c.view(r.f, time.Now()); (pub.length == 10) != (i != 70) {
 				t.Errorf("page %d: length %d", i, pub.length)
 			}
 		}
-		before := c.Stats().Requests
-		<-time.After(10 * time.Second) // 100 polls and more
-		polls := (c.Stats().Requests - before) / uint64(len(readers)-1)
-		lookups := (c.Stats().Requests - before) - polls*uint64(len(readers)-1)
-		if polls < 90 || lookups > 2*120 {
-			t.Errorf("%d polls, %d look-ups", polls, lookups)
+		lookups := int(c.Stats().Requests) - polls*(len(readers)-1)
+		if most := 2*len(readers) + 2*20; lookups < 2*len(readers) || lookups > most {
+			t.Errorf("%d look-ups in %d polls, want at most %d", lookups, polls, most)
 		}
 		for _, r := range readers {
 			r.Close()
