@@ -11,6 +11,7 @@ import (
 
 	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/fallback/wire"
+	"github.com/rmatail/rmatail/producer"
 )
 
 // Stats is the state of a node, also as JSON by the operation NodeStat.
@@ -43,10 +44,13 @@ type Stats struct {
 	SegmentsRemoved     uint64 `json:"segments_removed"`
 	SegmentBytesRemoved uint64 `json:"segment_bytes_removed"`
 
-	Appenders    int    `json:"appenders"`     // shards open for append
-	SharedMemory int    `json:"shared_memory"` // consumers that hold the mapping
-	QueuePairs   int    `json:"queue_pairs"`   // RDMA connections
-	Panics       uint64 `json:"panics"`        // bugs: must be zero
+	Appenders int `json:"appenders"` // shards open for append
+	// Producer is what the appenders of the shards that are open have measured,
+	// merged; nil without a durable directory.
+	Producer     *producer.Stats `json:"producer,omitempty"`
+	SharedMemory int             `json:"shared_memory"` // consumers that hold the mapping
+	QueuePairs   int             `json:"queue_pairs"`   // RDMA connections
+	Panics       uint64          `json:"panics"`        // bugs: must be zero
 
 	Arena chunkstore.Stats `json:"arena"`
 }
@@ -133,6 +137,7 @@ func (s *Server) Stats() Stats {
 	}
 	if s.appenders != nil {
 		st.Appenders = s.appenders.count()
+		st.Producer = s.appenders.stats()
 	}
 	return st
 }
