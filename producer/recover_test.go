@@ -77,7 +77,7 @@ func TestSeal(t *testing.T) {
 		}
 		r.expect(t, "seal", "put 0+0..10", "publish 10 sealed")
 		r.log.mu.fail = func(uint64, []byte) error { return durable.ErrSealed }
-		if _, err := r.a.Append(t.Context(), []byte("x")); !errors.Is(err, durable.ErrSealed) {
+		if _, err := appendOne(t.Context(), r.a, []byte("x")); !errors.Is(err, durable.ErrSealed) {
 			t.Errorf("append to a sealed shard: %v", err)
 		}
 	})
@@ -87,14 +87,14 @@ func TestExplicitOffset(t *testing.T) {
 	r := newRig(t)
 	r.open(t)
 	defer r.close(t)
-	if pos, err := r.a.AppendAt(t.Context(), 0, []byte("abc")); pos != 0 || err != nil {
+	if pos, err := appendAt(t.Context(), r.a, 0, []byte("abc")); pos != 0 || err != nil {
 		t.Fatal(pos, err)
 	}
 	var refused *wire.Error
-	if _, err := r.a.AppendAt(t.Context(), 0, []byte("abc")); !errors.As(err, &refused) || refused.Status != wire.StatusOffset || refused.Arg0 != 3 {
+	if _, err := appendAt(t.Context(), r.a, 0, []byte("abc")); !errors.As(err, &refused) || refused.Status != wire.StatusOffset || refused.Arg0 != 3 {
 		t.Errorf("repeated append: %v", err)
 	}
-	if pos, err := r.a.AppendAt(t.Context(), 3, []byte("d")); pos != 3 || err != nil {
+	if pos, err := appendAt(t.Context(), r.a, 3, []byte("d")); pos != 3 || err != nil {
 		t.Error("after a refused offset:", pos, err)
 	}
 }
@@ -107,7 +107,7 @@ func TestDurableErrorIsTypedAndEndsNothing(t *testing.T) {
 		r.append(t, 10)
 		r.take()
 		r.log.mu.fail = func(uint64, []byte) error { return &wire.Error{Status: wire.StatusFull} }
-		if _, err := r.a.Append(t.Context(), []byte("x")); !errors.Is(err, wire.ErrFull) {
+		if _, err := appendOne(t.Context(), r.a, []byte("x")); !errors.Is(err, wire.ErrFull) {
 			t.Errorf("append to a full disk: %v", err)
 		}
 		r.expect(t, "append refused")
@@ -133,11 +133,11 @@ func TestUnknownOutcome(t *testing.T) {
 			defer r.close(t)
 			r.append(t, 100)
 			giveUp(r)
-			if _, err := r.a.Append(t.Context(), pattern(100, 5000)); !errors.Is(err, durable.ErrUnknownOutcome) {
+			if _, err := appendOne(t.Context(), r.a, pattern(100, 5000)); !errors.Is(err, durable.ErrUnknownOutcome) {
 				t.Fatal(err)
 			}
 			r.take()
-			if _, err := r.a.AppendAt(t.Context(), 100, pattern(100, 5000)); !errors.Is(err, wire.ErrOffset) || wire.ErrorOf(err).Arg0 != 5100 {
+			if _, err := appendAt(t.Context(), r.a, 100, pattern(100, 5000)); !errors.Is(err, wire.ErrOffset) || wire.ErrorOf(err).Arg0 != 5100 {
 				t.Errorf("repeated append: %v", err)
 			}
 			r.append(t, 1)
@@ -150,7 +150,7 @@ func TestUnknownOutcome(t *testing.T) {
 			r.open(t)
 			defer r.close(t)
 			giveUp(r)
-			if _, err := r.a.Append(t.Context(), pattern(0, 10)); !errors.Is(err, durable.ErrUnknownOutcome) {
+			if _, err := appendOne(t.Context(), r.a, pattern(0, 10)); !errors.Is(err, durable.ErrUnknownOutcome) {
 				t.Fatal(err)
 			}
 			r.take()
@@ -169,7 +169,7 @@ func TestForeignWriterFences(t *testing.T) {
 		r.append(t, 10)
 		r.log.grow([]byte("somebody else"))
 		for range 2 {
-			if _, err := r.a.Append(t.Context(), []byte("x")); !errors.Is(err, ErrFenced) {
+			if _, err := appendOne(t.Context(), r.a, []byte("x")); !errors.Is(err, ErrFenced) {
 				t.Errorf("append: %v", err)
 			}
 		}
@@ -192,7 +192,7 @@ func TestClose(t *testing.T) {
 		r.expect(t, "put 0+0..10", "publish 10", "close") // the last chance to publish
 		r.close(t)
 		r.expect(t)
-		if _, err := r.a.Append(t.Context(), []byte("x")); !errors.Is(err, ErrClosed) {
+		if _, err := appendOne(t.Context(), r.a, []byte("x")); !errors.Is(err, ErrClosed) {
 			t.Errorf("append after close: %v", err)
 		}
 	})
@@ -207,7 +207,7 @@ func TestCloseWhileAppending(t *testing.T) {
 		r.log.mu.fail = func(uint64, []byte) error { close(held); <-hold; return nil }
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := r.a.Append(t.Context(), []byte("x")); err != nil {
+			if _, err := appendOne(t.Context(), r.a, []byte("x")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -217,7 +217,7 @@ func TestCloseWhileAppending(t *testing.T) {
 		if err := r.a.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("close while an append hangs: %v", err)
 		}
-		if _, err := r.a.Append(ctx, []byte("y")); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := appendOne(ctx, r.a, []byte("y")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("append behind one that hangs: %v", err)
 		}
 		close(hold)
