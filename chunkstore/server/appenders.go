@@ -169,10 +169,10 @@ func (a *appenders) fill(pl *place) {
 	ctx, cancel := context.WithTimeout(a.work, openTime)
 	defer cancel()
 	pl.appender, pl.err = a.open(ctx, pl.shard)
-	close(pl.opened)
 	if pl.err != nil {
-		a.retire(pl)
+		a.retire(pl) // before anybody learns of it: the next append opens anew
 	}
+	close(pl.opened)
 }
 
 // release undoes acquire.
