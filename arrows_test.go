@@ -42,8 +42,9 @@ var arrows = map[string][]string{
 	"fallback/tcp":              {"fallback/wire", prometheus},
 	"fallback/durable":          {"fallback/wire", xsys},
 	"reader":                    {"rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", prometheus},
+	"logging":                   {},
 	"producer":                  {"fallback/wire", "fallback/durable", "chunkstore/layout", prometheus},
-	"cmd/rmatail":               {"reader", "producer", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", kong, xsys, prometheus},
+	"cmd/rmatail":               {"reader", "producer", "logging", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", kong, xsys, prometheus},
 	"cmd/rmatail/internal/demo": {"reader", "fallback/wire", "fallback/durable", xsys},
 	"scripts/lib/ring":          {},
 }
@@ -76,6 +77,7 @@ var bans = []ban{
 	{"rdma", "fallback/*", "transports do not choose the next resort; the reader does"},
 	{"rdma/local", "rdma", "shared memory works on hosts without any RDMA software"},
 	{"rdma/local", "cgo/*", "shared memory works on hosts without any RDMA software"},
+	{"logging", "*", "how lines are written concerns the command alone: libraries take a *slog.Logger, and an application brings its own"},
 	{"cgo/ibverbs", "*", "the binding is thin and without policy"},
 }
 
