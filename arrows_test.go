@@ -47,7 +47,8 @@ var arrows = map[string][]string{
 	"producer":                  {"fallback/wire", "fallback/durable", "chunkstore/layout", prometheus},
 	"bench":                     {},
 	"bench/sink":                {"bench", "producer", "fallback/durable", "fallback/wire", "chunkstore/layout", plot, xsys},
-	"cmd/rmatail":               {"reader", "producer", "logging", "bench", "bench/sink", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", kong, xsys, prometheus},
+	"bench/service":             {"bench", "logging", "chunkstore", "chunkstore/server", "fallback/wire", "fallback/tcp"},
+	"cmd/rmatail":               {"reader", "producer", "logging", "bench/sink", "bench/service", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", kong, xsys, prometheus},
 	"cmd/rmatail/internal/demo": {"reader", "fallback/wire", "fallback/durable", xsys},
 	"scripts/lib/ring":          {},
 }
