@@ -246,9 +246,7 @@ func (c *Cluster) follow(shard layout.Shard, i durable.Info, r *Reader) (*follow
 		c.mu.follows[key] = f
 		c.pollPage(f)
 	}
-	f.mu.Lock()
-	f.mu.readers = append(f.mu.readers, r)
-	f.mu.Unlock()
+	f.join(r)
 	f.info(i)
 	return f, nil
 }
@@ -273,12 +271,7 @@ func (c *Cluster) pollPage(f *follow) {
 func (c *Cluster) unfollow(f *follow, r *Reader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f.mu.Lock()
-	had := len(f.mu.readers)
-	f.mu.readers = without(f.mu.readers, r)
-	left := len(f.mu.readers)
-	f.mu.Unlock()
-	if had == 0 || left > 0 || c.mu.closed {
+	if last := f.leave(r); !last || c.mu.closed {
 		return
 	}
 	delete(c.mu.follows, f.key)

@@ -138,6 +138,28 @@ func (f *follow) info(i durable.Info) (ok bool) {
 	return true
 }
 
+// join adds a Reader; leave takes it away, and reports whether it was the last one.
+func (f *follow) join(r *Reader) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.seat = len(f.mu.readers)
+	f.mu.readers = append(f.mu.readers, r)
+}
+
+func (f *follow) leave(r *Reader) (last bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.seat < 0 {
+		return false
+	}
+	end := len(f.mu.readers) - 1
+	moved := f.mu.readers[end]
+	f.mu.readers[r.seat], moved.seat = moved, r.seat
+	f.mu.readers[end] = nil
+	f.mu.readers, r.seat = f.mu.readers[:end], -1
+	return end == 0
+}
+
 // wake tells every Reader that there is news. The lock is held.
 func (f *follow) wake() {
 	for _, r := range f.mu.readers {

@@ -169,6 +169,32 @@ func TestFollowOtherIncarnationWakesOnce(t *testing.T) {
 	}
 }
 
+// TestFollowLeave in any order, and twice.
+func TestFollowLeave(t *testing.T) {
+	f := newFollow(followed, ours)
+	var all [5]*Reader
+	for i := range all {
+		all[i] = &Reader{news: make(chan struct{}, 1)}
+		f.join(all[i])
+	}
+	for n, i := range []int{1, 4, 0, 2, 3} {
+		if last := f.leave(all[i]); last != (n == 4) {
+			t.Fatalf("after %d of 5: last is %v", n+1, last)
+		}
+		if f.leave(all[i]) {
+			t.Fatalf("%d left twice", i)
+		}
+		f.mu.Lock()
+		f.wake()
+		f.mu.Unlock()
+		for j, r := range all {
+			if woken(r) != (r.seat >= 0) {
+				t.Errorf("after %d of 5: reader %d, seat %d", n+1, j, r.seat)
+			}
+		}
+	}
+}
+
 // TestFollowInfo: answers of the store may overtake each other.
 func TestFollowInfo(t *testing.T) {
 	f, r := testFollow()

@@ -28,6 +28,7 @@ type Reader struct {
 	err        error // ended; only Seek goes on
 	timer      *time.Timer
 
+	seat   int             // in f.mu.readers, guarded by f.mu; negative: none
 	pos    atomic.Uint64   // where rest begins, else tail.pos; for other goroutines
 	news   chan struct{}   // capacity 1
 	ctx    context.Context // ends with Close and with the Cluster
