@@ -166,6 +166,32 @@ func (n *node) cpu() time.Duration {
 	return sum
 }
 
+// wakes returns how often the node's threads went to sleep by themselves, and so
+// have been woken again.
+func (n *node) wakes() (sum int) {
+	n.t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", n.cmd.Process.Pid))
+	if err != nil || len(files) == 0 {
+		n.t.Fatalf("no status of the node's threads: %v", err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue // a thread that has just ended
+		}
+		_, after, ok := strings.Cut(string(b), "\nvoluntary_ctxt_switches:")
+		if !ok {
+			n.t.Fatalf("no count of switches in %s", file)
+		}
+		count, err := strconv.Atoi(strings.Fields(after)[0])
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		sum += count
+	}
+	return sum
+}
+
 // stopped waits until the kernel has stopped the node.
 func (n *node) stopped() {
 	n.t.Helper()

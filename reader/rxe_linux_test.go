@@ -51,7 +51,9 @@ func (x rxe) node() nodeConfig {
 
 // reader is a reader on the second device.
 func (x rxe) reader(t reader.Transport) reader.Config {
-	c := reader.Config{Transport: t, RDMA: rdma.DefaultConfig(),
+	// An emulated processor under the race detector is slower than the default of
+	// the read timeout allows for.
+	c := reader.Config{Transport: t, RDMA: rdma.DefaultConfig(), ReadTimeout: 500 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	c.RDMA.Device = x.dev[1]
 	return c
@@ -148,7 +150,7 @@ func TestRxeServerIdle(t *testing.T) {
 	x := rxeRing(t)
 	n := startNode(t, x.node())
 	_, m := rawRDMA(t, x, n)
-	noBusier(t, n, func() int {
+	noBusier(t, n, 0.04, func() int {
 		readChunks(t, m, 6400)
 		return 6400
 	})
