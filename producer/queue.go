@@ -262,7 +262,7 @@ func (q *queue) next(now time.Time) (b *batch, wait time.Duration, ended bool) {
 func (q *queue) linger(now time.Time) time.Duration {
 	b := q.mu.waiting[0]
 	switch {
-	case b.born.Before(q.mu.landed), q.mu.last < 2, b.n >= q.mu.last, len(q.mu.waiting) > 1, len(q.mu.blocked) > 0, len(b.buf) >= q.limits.BatchBytes, q.mu.hurry, q.mu.closing:
+	case b.born.Before(q.mu.landed), b.n >= q.mu.last, len(q.mu.waiting) > 1, len(q.mu.blocked) > 0, len(b.buf) >= q.limits.BatchBytes, q.mu.hurry, q.mu.closing:
 		return 0
 	}
 	return q.mu.landed.Add(q.limits.Linger).Sub(now)
