@@ -32,6 +32,8 @@ type cli struct {
 	Ls      lsCmd      `cmd:"" help:"List shards."`
 	Stat    statCmd    `cmd:"" help:"Show a shard, or the node."`
 	Demo    demoCmd    `cmd:"" help:"Append a real log here, follow it with several processes, and check every byte."`
+	Bench   benchCmd   `cmd:"" help:"Measure what queues and batches do for producers, and what logging costs."`
+	Advise  adviseCmd  `cmd:"" help:"Say from measurements whether producers need a queue, and how large."`
 	Version versionCmd `cmd:"" help:"Show the version."`
 
 	DemoConsumer demoConsumerCmd `cmd:"" hidden:"" help:"One consumer of the demo."`
@@ -43,6 +45,7 @@ type process struct {
 	stdin           io.Reader
 	stdout          io.Writer
 	stderr          io.Writer
+	logFlags        logFlags
 	log             *slog.Logger // of the command
 	quiet           *slog.Logger // of libraries under a client command
 }
@@ -81,6 +84,6 @@ func run(p *process, args []string) int {
 	if err != nil {
 		return usageError(p.stderr, args, err)
 	}
-	p.log, p.quiet = c.Log.logger(p.stderr), c.Log.quiet(p.stderr)
+	p.logFlags, p.log, p.quiet = c.Log, c.Log.logger(p.stderr), c.Log.quiet(p.stderr)
 	return exitCode(p.stderr, k.Run(p))
 }

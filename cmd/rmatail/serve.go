@@ -71,7 +71,18 @@ func (c *serveCmd) arena() chunkstore.Config {
 	return a
 }
 
-func (c *serveCmd) Run(p *process) error {
+func (c *serveCmd) Help() string {
+	return `SIGUSR2 switches logging to debug, and back. Lines are written in the background: those that standard error does not take
+in time are dropped, a message that comes over 10 times a second is held back, and both are counted and logged.`
+}
+
+func (c *serveCmd) Run(p *process) (err error) {
+	logs, err := p.logFlags.node(p.stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, logs.close()) }()
+	p.log = logs.Logger()
 	s, err := server.New(c.config(p))
 	if err != nil {
 		return err

@@ -3,7 +3,7 @@ package record_test
 import (
 	"fmt"
 
-	"github.com/rmatail/rmatail/record"
+	"github.com/rmatail/rmatail/producer/record"
 )
 
 // A consumer cuts what a reader.Reader delivers, in whatever pieces, and stores

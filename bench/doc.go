@@ -1,0 +1,9 @@
+// Package bench has what all benchmarks of rmatail share: the description of
+// the machine that goes with every number, and quantiles.
+//
+// Benchmarks measure the product and are no part of it: only the command
+// imports them. The experiments are packages below this one:
+//
+//	bench/sink     50,000 records into one slow sink, by a goroutine each, by queues, by our Appender
+//	bench/service  what logging costs a service that answers reads
+package bench

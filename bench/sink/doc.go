@@ -1,0 +1,41 @@
+// Package sink is the experiment that decides how producers write: 50,000 records,
+// made as fast as a loop can, go into one slow sink.
+//
+// The sink has four connections. A write takes one of them for 200 us, one write
+// in a hundred for 5 ms, whatever the number of records in it. GOMAXPROCS is 2.
+// The rows differ in what stands between the loop and the sink:
+//
+//	direct     a goroutine for each record
+//	semaphore  the same, at most four at a time: the loop waits
+//	queue      a queue and four writers; a record that finds it full is dropped
+//	blocking   the same, but the loop waits for room
+//	appender   producer.Appender with its defaults
+//
+// Cap is the room of the queue in records, batch the most that a writer takes
+// for one write, without waiting for more.
+//
+// # Waits
+//
+// The published experiment simulates the sink with time.Sleep (wait "sleep").
+// That is no 200 us: when nothing else runs, Go waits for its timers in
+// epoll_wait(2), which knows milliseconds, and rounds up (golang/go#53824); a
+// write takes about 1.2 ms. Wait "exact" sleeps in the kernel by
+// clock_nanosleep(2) until the moment itself, with a timer slack of 1 ns
+// (prctl(2), PR_SET_TIMERSLACK, else 50 us): no polling, since four spinning
+// writers would take both processors from what is measured. What a write really
+// took is in SinkMicros; on a busy host the thread is woken late all the same.
+// Elsewhere than on Linux "exact" has no better clock than time.Sleep.
+//
+// Wait "store" is the real sink: four shards of a durable store, each write one
+// append, flushed to the disk (policy always).
+//
+// # Numbers
+//
+// Produced records were taken, dropped ones were not: together they are all that
+// were offered. RecordsPerSecond is written records by the time until the last
+// one is written. (The published table divides by the time in which records
+// were offered, so that a row is the faster the more it drops.) Latencies are
+// exact quantiles, each record's time from before it is offered until its write
+// has returned, or until it was taken. Heap, stacks and goroutines are the most
+// that was seen, asked for every 2 ms.
+package sink
