@@ -279,6 +279,36 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 	})
 }
 
+// A small record that would fit does not overtake a large one that waits for room.
+func TestNobodyOvertakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		a, log := slowRig(t, g.delay, func(c *Config) { c.Limits.QueueBytes = 1000 })
+		mustAppend(t, a, "on its way")
+		synctest.Wait()
+		mustAppend(t, a, strings.Repeat("x", 900))
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wg.Go(func() { // gives up
+			if _, err := a.Append(ctx, make([]byte, 400)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if _, err := a.TryAppend([]byte("small")); !errors.Is(err, ErrQueueFull) {
+			t.Errorf("a small one behind a large one: %v", err)
+		}
+		wg.Go(func() { mustAppend(t, a, "small") }) // goes on when the large one has given up
+		wg.Wait()
+		g.open()
+		mustClose(t, a)
+		if got := len(log.mu.bytes); got != 10+900+5 {
+			t.Errorf("%d bytes stored", got)
+		}
+	})
+}
+
 // A context that ends before a record is queued leaves no trace of it; one that
 // ends afterwards leaves the outcome open, and says so.
 func TestContextEnds(t *testing.T) {
