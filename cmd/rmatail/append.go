@@ -99,6 +99,10 @@ func (c *appendCmd) report(p *process, sum appended, err error) {
 	if err != nil && sum.Appends == 0 {
 		return
 	}
+	if sum.Appends == 0 {
+		fmt.Fprintf(p.stderr, "appended nothing to %s: no input\n", sum.Shard)
+		return
+	}
 	fmt.Fprintf(p.stderr, "appended %d lines, %d bytes to %s at [%d, %d) in %.3f s (%d appends)\n",
 		sum.Lines, sum.Bytes, sum.Shard, sum.From, sum.To, sum.Seconds, sum.Appends)
 }

@@ -19,7 +19,7 @@ type benchCmd struct {
 type benchSinkCmd struct {
 	Records int      `help:"Records of each row." default:"50000" placeholder:"N"`
 	Real    string   `help:"Measure the real sink instead of the simulated one: durable stores made in this directory, each write flushed to the disk." placeholder:"DIR" type:"path"`
-	Wait    []string `help:"How the simulated sink waits: sleep (time.Sleep, as published; about 1.2 ms instead of 200 us) or exact (the kernel's clock)." default:"sleep,exact" placeholder:"NAME,..."`
+	Wait    []string `help:"How the simulated sink waits: sleep (time.Sleep, as published; about 1.2 ms instead of 200 us) or exact (the kernel's clock)." default:"sleep,exact" placeholder:"NAME"`
 	Rounds  int      `help:"Measure all rows so many times, and show each row's median round." default:"1" placeholder:"N"`
 	JSON    bool     `name:"json" help:"One JSON object on standard output instead of the table."`
 	PNG     string   `name:"png" help:"Write a picture of throughput and p99 to this file." placeholder:"FILE" type:"path"`

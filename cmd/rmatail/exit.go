@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -54,7 +55,11 @@ func exitCode(stderr io.Writer, err error) int {
 // hint says what to do about an error, for those that do not say so themselves.
 func hint(err error) string {
 	var gap *reader.GapError
+	var badAddress *net.AddrError
+	var noHost *net.DNSError
 	switch {
+	case errors.Is(err, server.ErrConfig), errors.Is(err, wire.ErrReadOnly):
+		return "" // they say what to do
 	case errors.As(err, &gap):
 		return fmt.Sprintf("what is kept begins at %d: go on there with --from %d, or with --from latest", gap.First, gap.First)
 	case errors.Is(err, wire.ErrOutOfRetention):
@@ -78,7 +83,13 @@ func hint(err error) string {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "no answer in time: is the node running, and is the address right?"
 	case errors.Is(err, syscall.EADDRINUSE):
-		return "another process has that address: choose another with --listen"
+		return "another process has that address: choose another with --listen, or with --http for the metrics"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "that is no address of this host: 'ip address' shows which there are"
+	case errors.As(err, &badAddress), errors.As(err, &noHost):
+		return "want HOST:PORT, such as 127.0.0.1:7440"
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Sprintf("user %d may not: check owner and mode of the directory, or take a port above 1023", os.Getuid())
 	}
 	return ""
 }

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -59,6 +60,15 @@ func main() {
 	os.Exit(run(&process{Context: ctx, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}, os.Args[1:]))
 }
 
+// describe is the help of a flag, with its default and its variable.
+func describe(v *kong.Value) string {
+	help := kong.DefaultHelpValueFormatter(v)
+	if v.HasDefault {
+		return strings.Replace(help, "($RMATAIL_", "(default "+v.Default+", $RMATAIL_", 1)
+	}
+	return help
+}
+
 // run runs one command line and returns the exit code.
 func run(p *process, args []string) int {
 	var c cli
@@ -69,6 +79,7 @@ func run(p *process, args []string) int {
 			"Every flag can be set as RMATAIL_NAME. Exit codes: 0 done, 1 error, 2 usage, 3 gap."),
 		kong.DefaultEnvars("RMATAIL"),
 		kong.WithHyphenPrefixedParameters(true), // --from -10
+		kong.ValueFormatter(describe),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Writers(p.stdout, p.stderr),
 		kong.Exit(func(code int) { helped = code }),

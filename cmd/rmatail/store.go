@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"syscall"
@@ -42,11 +41,7 @@ func (s remoteStore) Close() error { return s.client.Close() }
 
 // dial connects to a node.
 func dial(ctx context.Context, p *process, addr string) (*wire.Client, error) {
-	c, err := wire.Dial(ctx, addr, wire.Options{Name: "rmatail", Logger: p.quiet})
-	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", addr, err)
-	}
-	return c, nil
+	return wire.Dial(ctx, addr, wire.Options{Name: "rmatail", Logger: p.quiet}) // its errors name the node
 }
 
 // away says whether err is the kind that passes when the node is back.

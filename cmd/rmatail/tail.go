@@ -111,7 +111,11 @@ func (c *tailCmd) copy(p *process, cluster *reader.Cluster, r *reader.Reader, en
 		}
 		if b.Source != source {
 			if source = b.Source; source == reader.FromDurable {
-				p.log.Info("reading from the durable store", "position", b.Position)
+				why := "the node's memory does not have it"
+				if st := cluster.Stats(); st.Transport == "none" {
+					why = st.Why
+				}
+				p.log.Info("reading from the durable store", "position", b.Position, "why", why)
 			} else {
 				p.log.Info("reading from the cache", "transport", source.String(), "position", b.Position, "why", cluster.Stats().Why)
 			}
