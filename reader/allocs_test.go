@@ -98,7 +98,7 @@ func BenchmarkBacklog(b *testing.B) {
 	b.SetBytes(backlog)
 	b.ReportAllocs()
 	for b.Loop() {
-		r.start(0)
+		r.start(0, backlog)
 		for r.Position() < backlog {
 			if _, err := r.Next(b.Context()); err != nil {
 				b.Fatal(err)

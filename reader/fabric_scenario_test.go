@@ -257,3 +257,27 @@ func TestFabricRecreated(t *testing.T) {
 		}
 	})
 }
+
+// TestFabricAbsentShard: what the cache has never had does not wait for it.
+func TestFabricAbsentShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFabric(t, 2<<20, 5, faults{})
+		w := newFabricWriter(t, f)
+		w.append(5000) // and not published
+		c := fabricCluster(t, f, w.store)
+		defer c.Close()
+		start := time.Now()
+		r, err := c.Reader(t.Context(), "fabric/3", Earliest())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		b, err := r.Next(t.Context())
+		if err != nil || len(b.Data) != 5000 || b.Source != FromDurable || wrongAt(b.Data, 0) >= 0 {
+			t.Fatalf("%d bytes from %v, %v", len(b.Data), b.Source, err)
+		}
+		if d := time.Since(start); d > 200*time.Millisecond {
+			t.Fatalf("a cold shard took %v", d)
+		}
+	})
+}

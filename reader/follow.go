@@ -21,6 +21,8 @@ type follow struct {
 		pub      published
 		stored   uint64
 		sealed   bool      // the store says so
+		seen     bool      // a valid entry was seen
+		misses   int       // looks at the cache that found no entry, before that
 		other    bool      // an entry of another incarnation was seen
 		beat     uint64    // producer's heartbeat, as last seen
 		beatAt   time.Time // when it changed, by this host's clock
@@ -42,6 +44,19 @@ const (
 	statRestMax = 5 * time.Second
 )
 
+// absentMisses looks that find no entry make a shard absent from the cache: more
+// than one, as an identity may have been read half written.
+const absentMisses = 2
+
+// missed takes that the cache was looked at and has no entry of the shard.
+func (f *follow) missed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.misses++; f.mu.misses == absentMisses && !f.mu.seen {
+		f.wake()
+	}
+}
+
 // view returns what a Reader decides upon. blind says that no length comes from
 // the cache at present.
 func (f *follow) view(now time.Time, paths int, blind bool) (view, published) {
@@ -50,6 +65,7 @@ func (f *follow) view(now time.Time, paths int, blind bool) (view, published) {
 	v := view{now: now, length: f.mu.pub.length, stored: f.mu.stored, paths: paths}
 	v.sealed = f.mu.pub.sealed || f.mu.sealed
 	v.blind = blind
+	v.absent = !blind && !f.mu.seen && f.mu.misses >= absentMisses
 	if v.sealed {
 		return v, f.mu.pub
 	}
@@ -82,6 +98,7 @@ func (f *follow) entry(e layout.Entry, now time.Time) (why reason, moved bool) {
 	case !e.Valid(f.hash):
 		return reasonEntry, false
 	}
+	f.mu.seen = true
 	if e.HeartbeatMS != f.mu.beat {
 		f.mu.beat, f.mu.beatAt = e.HeartbeatMS, now
 		f.mu.statAt, f.mu.statRest = time.Time{}, 0

@@ -192,7 +192,11 @@ func (g *page) span() (first, end int) {
 func (p *poller) take(g *page, now time.Time) (moved bool) {
 	valid := false
 	for _, f := range g.asked {
-		why, m := f.entry(layout.ParseEntry(g.bytes, f.shard.EntryOffset()-g.first), now)
+		e := layout.ParseEntry(g.bytes, f.shard.EntryOffset()-g.first)
+		why, m := f.entry(e, now)
+		if e.Incarnation == 0 {
+			f.missed()
+		}
 		if why == proven || why == reasonStale {
 			valid = true
 		}
@@ -255,6 +259,12 @@ func (p *poller) locate(via *path, pages []*page) error {
 			}
 		}
 		g.sets = [2][]byte{}
+		if g.found {
+			continue
+		}
+		for _, f := range *g.shards.Load() {
+			f.missed()
+		}
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (c *Cluster) Reader(ctx context.Context, shard string, from From) (*Reader,
 	if c.peer != nil { // else there is no cache to wait for
 		r.tail.delay = c.cfg.DurableDelay
 	}
-	r.start(pos)
+	r.start(pos, info.Length)
 	r.ctx, r.cancel = context.WithCancel(c.ctx)
 	if r.f, err = c.follow(s, info, r); err != nil {
 		r.cancel()
@@ -75,12 +75,13 @@ func (c *Cluster) Reader(ctx context.Context, shard string, from From) (*Reader,
 	return r, nil
 }
 
-// start puts the Reader at a position, with nothing known about it.
-func (r *Reader) start(pos uint64) {
+// start puts the Reader at a position of a shard that has a length by now, with
+// nothing known about the position.
+func (r *Reader) start(pos, length uint64) {
 	r.cur.release()
 	r.ahead.release()
 	r.rest, r.err = Batch{}, nil
-	r.tail.seek(pos)
+	r.tail.seek(pos, length)
 	r.prefix = prefixAt(r.h, pos)
 	r.pos.Store(pos)
 }
@@ -257,7 +258,7 @@ func (r *Reader) Seek(ctx context.Context, from From) error {
 	if err != nil {
 		return err
 	}
-	r.start(pos)
+	r.start(pos, info.Length)
 	return nil
 }
 

@@ -22,6 +22,9 @@ type tail struct {
 	lag   lagQueue
 	tries int // failed tries at pos on the present path
 	level int // paths given up at pos
+	// born is the shard's length when the Reader took its position: what is below
+	// is no news that the cache may be about to bring.
+	born uint64
 	// cold: the cache does not hold pos; missed: it has said so once.
 	cold, missed bool
 
@@ -39,6 +42,7 @@ type view struct {
 	paths  int       // memory paths that are up
 	backAt time.Time // with none up: when one that rests is up again; zero: never
 	blind  bool      // no length comes from the cache at present
+	absent bool      // the cache answers, and has never had the shard
 	statAt time.Time // when asking the store for its length is worth it; zero: never
 }
 
@@ -108,7 +112,7 @@ func (t *tail) durableDue(v view) time.Time {
 	if due.IsZero() {
 		return due
 	}
-	if t.cold {
+	if t.cold || v.absent && t.pos < t.born {
 		due = v.now
 	}
 	return latest(due, t.durableAt)
@@ -162,7 +166,7 @@ func (t *tail) durableFailed(now time.Time) {
 }
 
 // seek starts over at another position.
-func (t *tail) seek(pos uint64) { *t = tail{delay: t.delay, pos: pos} }
+func (t *tail) seek(pos, length uint64) { *t = tail{delay: t.delay, pos: pos, born: length} }
 
 // earliest returns the earlier of two times, of which zero means none.
 func earliest(a, b time.Time) time.Time {

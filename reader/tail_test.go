@@ -177,7 +177,7 @@ func TestTailSeek(t *testing.T) {
 	s.failed(v, reasonHole)
 	s.next(v)
 	s.durableFailed(v.now)
-	s.seek(10)
+	s.seek(10, 10)
 	if a := s.next(v); a != (action{kind: doRead, from: 10, to: 30}) {
 		t.Fatalf("got %+v", a)
 	}
@@ -249,6 +249,26 @@ func TestTailHoleGoesToDurableAtOnce(t *testing.T) {
 		if a := s.next(v); a.kind != doRead || a.from != 10 {
 			t.Fatalf("%v: after it the cache is tried again: %+v", why, a)
 		}
+	}
+}
+
+// A shard that the cache has never had is read from the store at once, as far as
+// it reached when the Reader came; what was appended since is the cache's to
+// bring, for as long as the delay.
+func TestTailAbsentShardIsColdUpToItsBirth(t *testing.T) {
+	s := newTail(0)
+	s.seek(0, 30)
+	v := view{now: at(0), stored: 50, paths: 1}
+	if a := s.next(v); a.kind != doWait || a.until != at(1000) {
+		t.Fatalf("before the cache was looked at: %+v", a)
+	}
+	v.absent = true
+	if a := s.next(v); a != (action{kind: doDurable, from: 0, to: 50}) {
+		t.Fatalf("absent: %+v", a)
+	}
+	s.delivered(30, FromDurable)
+	if a := s.next(v); a.kind != doWait || a.until != at(1000) {
+		t.Fatalf("what is younger than the Reader: %+v", a)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -57,7 +58,9 @@ func (c *statCmd) node(ctx context.Context, p *process) error {
 		return err
 	}
 	var all map[string]any
-	if err := json.Unmarshal(text, &all); err != nil {
+	numbers := json.NewDecoder(bytes.NewReader(text))
+	numbers.UseNumber() // an epoch has more digits than a float64
+	if err := numbers.Decode(&all); err != nil {
 		return fmt.Errorf("node statistics: %w", err)
 	}
 	if c.JSON {
@@ -96,9 +99,17 @@ func flatten(rows map[string]string, prefix string, v any) {
 		if parts != nil || len(v) == 0 {
 			rows[strings.TrimPrefix(prefix, ".")] = strings.Join(parts, " ")
 		}
-	case float64:
-		rows[strings.TrimPrefix(prefix, ".")] = strings.TrimSuffix(fmt.Sprintf("%.3f", v), ".000")
+	case json.Number:
+		rows[strings.TrimPrefix(prefix, ".")] = shortNumber(v)
 	default:
 		rows[strings.TrimPrefix(prefix, ".")] = fmt.Sprint(v)
 	}
+}
+
+// shortNumber prints an integer as it is, and others with three decimals.
+func shortNumber(n json.Number) string {
+	if f, err := n.Float64(); err == nil && strings.ContainsAny(n.String(), ".eE") {
+		return strings.TrimSuffix(fmt.Sprintf("%.3f", f), ".000")
+	}
+	return n.String()
 }
