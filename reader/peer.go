@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -24,8 +25,10 @@ type peer struct {
 	client atomic.Pointer[wire.Client] // nil while the node is away
 	live   atomic.Pointer[[]*path]     // those that are connected, best first
 	status atomic.Pointer[pathStatus]
-	rng    *rand.Rand    // of run; jitter
-	ready  chan struct{} // closed when the first round of connecting is over
+	rng    *rand.Rand // of run; jitter
+	// changed is whether a transport was logged before; of run.
+	changed bool
+	ready   chan struct{} // closed when the first round of connecting is over
 
 	// err is why the first round found no node; read after ready.
 	err error
@@ -289,10 +292,20 @@ func (p *peer) publish(tries *[FromDurable]attempt) {
 	p.c.pathsChanged()
 }
 
-// note records the transport in use, and logs it when it changes.
+// note records the transport in use, and logs it when it changes: the first one
+// for information, each later change, down or up, as a warning.
 func (p *peer) note(transport, why string) {
 	old := p.status.Swap(&pathStatus{transport, why})
-	if old.transport != transport {
-		p.c.cfg.Logger.Info("memory transport", "node", p.c.cfg.Server, "transport", transport, "was", old.transport, "why", why)
+	if old.transport == transport {
+		return
 	}
+	level := slog.LevelInfo
+	switch {
+	case p.c.ctx.Err() != nil: // closing
+		level = slog.LevelDebug
+	case p.changed:
+		level = slog.LevelWarn
+	}
+	p.changed = true
+	p.c.cfg.Logger.Log(p.c.ctx, level, "memory transport", "node", p.c.cfg.Server, "transport", transport, "was", old.transport, "why", why)
 }

@@ -24,8 +24,9 @@ type Reader struct {
 	places places
 	// cur is being delivered; ahead is on its way while there is a backlog.
 	cur, ahead flight
-	rest       Batch // of the last batch, what Read or WriteTo did not get rid of
-	err        error // ended; only Seek goes on
+	rest       Batch     // of the last batch, what Read or WriteTo did not get rid of
+	err        error     // ended; only Seek goes on
+	asked      *question // of the durable store, not answered yet or not taken; or nil
 	timer      *time.Timer
 
 	seat   int             // in f.mu.readers, guarded by f.mu; negative: none
@@ -42,6 +43,7 @@ type Batch struct {
 	Position uint64
 	// Data is lent until the next call of Next, Read, WriteTo, Seek or Close:
 	// copy what is to live longer. It may be memory that a NIC writes afterwards.
+	// Only read it: bytes of the durable store are lent to several Readers at once.
 	Data   []byte
 	Source Source
 }
@@ -128,13 +130,9 @@ func (r *Reader) advance(ctx context.Context) (Batch, error) {
 		switch a := r.tail.next(v); a.kind {
 		case doRead:
 			r.read(paths[a.path], v, pub)
-		case doDurable:
-			if b, ok, err := r.readDurable(ctx, a); ok || err != nil {
+		case doDurable, doStat:
+			if b, ok, err := r.resort(ctx, a, v); ok || err != nil {
 				return b, err
-			}
-		case doStat:
-			if err := r.stat(ctx, v); err != nil {
-				return Batch{}, err
 			}
 		case doEnd:
 			return Batch{}, io.EOF
@@ -269,6 +267,10 @@ func (r *Reader) Close() error {
 	r.cancel()
 	r.busy <- struct{}{} // until Next has returned
 	defer func() { <-r.busy }()
+	if r.asked != nil {
+		<-r.asked.done
+		r.asked = nil
+	}
 	r.cur.release()
 	r.ahead.release()
 	r.rest = Batch{}

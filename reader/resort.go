@@ -9,73 +9,57 @@ import (
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
-// durableTimeout bounds one question to the durable store.
-const durableTimeout = 5 * time.Second
-
-// bounded is ctx, until durableTimeout or Close.
-func (r *Reader) bounded(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithTimeout(ctx, durableTimeout)
-	stop := context.AfterFunc(r.ctx, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
+// resort asks the durable store for what a says, unless something is asked
+// already, and takes the answer. ok is false when it brought no bytes.
+func (r *Reader) resort(ctx context.Context, a action, v view) (b Batch, ok bool, err error) {
+	if r.asked == nil {
+		switch {
+		case a.kind == doDurable:
+			r.cur.release()
+			r.ahead.release()
+			r.askBytes(a)
+		case r.f.claimStat(v.now, v.blind): // one Reader of many asks
+			r.askLength()
+		default:
+			return b, false, nil
+		}
 	}
-}
-
-// readDurable fetches from the durable store. ok is false when it had nothing.
-func (r *Reader) readDurable(ctx context.Context, a action) (b Batch, ok bool, err error) {
-	r.cur.release()
-	r.ahead.release()
-	bounded, cancel := r.bounded(ctx)
-	defer cancel()
-	data, err := r.c.gate.read(bounded, r.f.key, a.from, a.to)
-	if len(data) > 0 {
-		r.prefix = r.prefix.extend(r.h, a.from, data)
-		return r.delivered(data, FromDurable), true, nil
-	}
-	if ctx.Err() != nil {
-		return b, false, ctx.Err()
-	}
-	if err != nil {
+	q, err := r.answered(ctx)
+	switch {
+	case q == nil || err != nil:
+		return b, false, err
+	case q.kind == doStat:
+		return b, false, r.final(q)
+	case q.from != r.tail.pos: // memory was faster, or Seek came between
+		return b, false, nil
+	case len(q.data) > 0:
+		r.prefix = r.prefix.extend(r.h, q.from, q.data)
+		return r.delivered(q.data, FromDurable), true, nil
+	case q.err != nil:
 		r.c.count.failed(FromDurable, reasonTransport)
-		r.c.cfg.Logger.Debug("durable read failed", "shard", r.f.key.name, "position", a.from, "err", err)
+		r.c.cfg.Logger.Debug("durable read failed", "shard", r.f.key.name, "position", q.from, "err", q.err)
 	}
 	r.tail.durableFailed(time.Now())
-	return b, false, r.final(bounded, err)
-}
-
-// stat asks the store how long the shard is, if no other Reader just did.
-func (r *Reader) stat(ctx context.Context, v view) error {
-	if !r.f.claimStat(v.now, v.blind) {
-		return nil
-	}
-	bounded, cancel := r.bounded(ctx)
-	defer cancel()
-	i, err := r.c.gate.store.Stat(bounded, r.f.key.name)
-	ours := err != nil || r.f.info(i)
-	r.f.asked(time.Now())
-	if !ours {
-		err = fmt.Errorf("%s: %w", r.f.key.name, ErrRecreated)
-	}
-	return r.final(bounded, err)
+	return b, false, r.final(q)
 }
 
 // final turns the store's answer into the Reader's end if it is one: bytes out
 // of retention, no such shard, or another one. Other trouble passes.
-func (r *Reader) final(ctx context.Context, err error) error {
+func (r *Reader) final(q *question) error {
+	ours := q.err != nil || q.kind != doStat || r.f.info(q.info)
 	switch {
-	case errors.Is(err, wire.ErrOutOfRetention):
-		i, statErr := r.c.gate.store.Stat(ctx, r.f.key.name)
+	case !ours:
+		r.err = fmt.Errorf("%s: %w", r.f.key.name, ErrRecreated)
+	case errors.Is(q.err, wire.ErrOutOfRetention):
 		switch {
-		case statErr != nil:
-			return nil // try again
-		case !r.f.info(i):
+		case q.infoErr != nil: // try again
+		case !r.f.info(q.info):
 			r.err = fmt.Errorf("%s: %w", r.f.key.name, ErrRecreated)
-		case i.First > r.tail.pos:
-			r.err = &GapError{Shard: r.f.key.name, Want: r.tail.pos, First: i.First, Length: i.Length}
+		case q.info.First > r.tail.pos:
+			r.err = &GapError{Shard: r.f.key.name, Want: r.tail.pos, First: q.info.First, Length: q.info.Length}
 		}
-	case errors.Is(err, wire.ErrUnknownShard), errors.Is(err, ErrRecreated):
-		r.err = err
+	case errors.Is(q.err, wire.ErrUnknownShard), errors.Is(q.err, ErrRecreated):
+		r.err = q.err
 	}
 	return r.err
 }

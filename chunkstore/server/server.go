@@ -125,6 +125,11 @@ func (s *Server) startStore() error {
 	if err != nil {
 		return err
 	}
+	if !s.cfg.Durable.ReadOnly {
+		if err := store.Own(); err != nil {
+			return errors.Join(err, store.Close())
+		}
+	}
 	s.store = store
 	s.closers.add("durable store", store.Close)
 	s.appenders = newAppenders(s.cfg.Limits, s.log, s.openShard)

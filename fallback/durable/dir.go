@@ -3,6 +3,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ type Dir struct {
 		sync.Mutex
 		logs   map[*Log]struct{}
 		views  map[string]*view // by canonical name
+		owned  io.Closer        // the store's lock, see Own; nil: not owned
 		closed bool
 	}
 }
@@ -135,5 +137,11 @@ func (d *Dir) Close() error {
 		err = errors.Join(err, l.Close())
 	}
 	d.fds.close()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.owned != nil {
+		err = errors.Join(err, d.mu.owned.Close())
+		d.mu.owned = nil
+	}
 	return err
 }

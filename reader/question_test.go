@@ -1,0 +1,129 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rmatail/rmatail/fallback/durable"
+	"github.com/rmatail/rmatail/fallback/wire"
+)
+
+// slowStore answers everything after a while, or when ctx ends.
+type slowStore struct {
+	scriptStore
+	takes time.Duration
+	reads int
+}
+
+func (s *slowStore) wait(ctx context.Context) error {
+	select {
+	case <-time.After(s.takes):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *slowStore) Stat(ctx context.Context, shard string) (durable.Info, error) {
+	if err := s.wait(ctx); err != nil {
+		return durable.Info{}, err
+	}
+	return s.stat()
+}
+
+func (s *slowStore) ReadAt(ctx context.Context, _ string, pos uint64, p []byte) (int, error) {
+	s.reads++
+	if err := s.wait(ctx); err != nil {
+		return 0, err
+	}
+	return s.read(ctx, pos, p)
+}
+
+// nextFor calls Next with short deadlines until it brings something else than
+// their end.
+func nextFor(t *testing.T, r *Reader, most time.Duration) (b Batch, err error) {
+	for end := time.Now().Add(most); time.Now().Before(end); {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		start := time.Now()
+		b, err = r.Next(ctx)
+		cancel()
+		if d := time.Since(start); d > 20*time.Millisecond {
+			t.Fatalf("a Next of 20 ms took %v", d)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return b, err
+		}
+	}
+	t.Fatalf("nothing in %v", most)
+	return b, err
+}
+
+// TestFabricImpatientNext: every Next ends long before the store has answered.
+// Bytes come all the same, as do a length that has grown and the shard's end, and
+// nothing is read twice.
+func TestFabricImpatientNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		length, reads, err := uint64(100), 0, error(nil)
+		s := &slowStore{takes: 300 * time.Millisecond}
+		s.stat = func() (durable.Info, error) { return durable.Info{Incarnation: 77, Length: length}, err }
+		s.read = func(_ context.Context, pos uint64, p []byte) (int, error) {
+			reads++
+			n := int(min(length-pos, uint64(len(p))))
+			fill(p[:n], pos)
+			return n, nil
+		}
+		c := bareCluster(t, s)
+		defer c.Close()
+		c.peer = nil
+		r := openAt(t, c, Earliest())
+		defer r.Close()
+		for range 5 {
+			for r.Position() < length {
+				b, err := nextFor(t, r, 5*time.Second)
+				if err != nil || wrongAt(b.Data, b.Position) >= 0 {
+					t.Fatalf("%d bytes at %d: %v", len(b.Data), b.Position, err)
+				}
+			}
+			length += 100
+		}
+		if s.reads != reads || reads != 5 {
+			t.Errorf("%d reads begun, %d done; want 5", s.reads, reads)
+		}
+		length, err = r.Position(), &wire.Error{Status: wire.StatusUnknownShard}
+		if b, err := nextFor(t, r, 10*time.Second); !errors.Is(err, wire.ErrUnknownShard) {
+			t.Errorf("of a deleted shard: %d bytes, %v", len(b.Data), err)
+		}
+	})
+}
+
+// TestFabricNewsBeforeAnAnswer: the store hangs when it is asked for the length,
+// and the cache goes on meanwhile.
+func TestFabricNewsBeforeAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, w := bench(t, FromTCP, 1000)
+		defer c.Close()
+		r := openAt(t, c, At(1000))
+		defer r.Close()
+		c.gate.store = &slowStore{takes: time.Hour}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*beatStale)
+		if _, err := r.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		cancel()
+		asked := make(chan struct{})
+		go func() {
+			defer close(asked)
+			<-time.After(100 * time.Millisecond)
+			w.write(500)
+		}()
+		start := time.Now()
+		b, err := r.Next(t.Context())
+		if err != nil || wrongAt(b.Data, 1000) >= 0 || time.Since(start) > time.Second {
+			t.Fatalf("%d bytes after %v: %v", len(b.Data), time.Since(start), err)
+		}
+		<-asked
+	})
+}
