@@ -5,6 +5,7 @@
 //
 // # Files
 //
+//	DIR/lock                                                          one node (see Dir.Own)
 //	DIR/<stream>/<NNNN>/                                              one shard
 //	    20261130T150203.123456789Z-00000000000000000000.log           segment
 //	    20261130T160203.000000001Z-00000000000268435456.log           segment
