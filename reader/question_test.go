@@ -3,6 +3,8 @@ package reader
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +17,7 @@ import (
 type slowStore struct {
 	scriptStore
 	takes time.Duration
-	reads int
+	begun *atomic.Uint64 // reads
 }
 
 func (s *slowStore) wait(ctx context.Context) error {
@@ -35,7 +37,7 @@ func (s *slowStore) Stat(ctx context.Context, shard string) (durable.Info, error
 }
 
 func (s *slowStore) ReadAt(ctx context.Context, _ string, pos uint64, p []byte) (int, error) {
-	s.reads++
+	s.begun.Add(1)
 	if err := s.wait(ctx); err != nil {
 		return 0, err
 	}
@@ -66,12 +68,19 @@ func nextFor(t *testing.T, r *Reader, most time.Duration) (b Batch, err error) {
 // nothing is read twice.
 func TestFabricImpatientNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		length, reads, err := uint64(100), 0, error(nil)
-		s := &slowStore{takes: 300 * time.Millisecond}
-		s.stat = func() (durable.Info, error) { return durable.Info{Incarnation: 77, Length: length}, err }
+		var length, begun, reads atomic.Uint64
+		var gone atomic.Bool
+		length.Store(100)
+		s := &slowStore{takes: 300 * time.Millisecond, begun: &begun}
+		s.stat = func() (durable.Info, error) {
+			if gone.Load() {
+				return durable.Info{}, &wire.Error{Status: wire.StatusUnknownShard}
+			}
+			return durable.Info{Incarnation: 77, Length: length.Load()}, nil
+		}
 		s.read = func(_ context.Context, pos uint64, p []byte) (int, error) {
-			reads++
-			n := int(min(length-pos, uint64(len(p))))
+			reads.Add(1)
+			n := int(min(length.Load()-pos, uint64(len(p))))
 			fill(p[:n], pos)
 			return n, nil
 		}
@@ -81,18 +90,19 @@ func TestFabricImpatientNext(t *testing.T) {
 		r := openAt(t, c, Earliest())
 		defer r.Close()
 		for range 5 {
-			for r.Position() < length {
+			for r.Position() < length.Load() {
 				b, err := nextFor(t, r, 5*time.Second)
 				if err != nil || wrongAt(b.Data, b.Position) >= 0 {
 					t.Fatalf("%d bytes at %d: %v", len(b.Data), b.Position, err)
 				}
 			}
-			length += 100
+			length.Add(100)
 		}
-		if s.reads != reads || reads != 5 {
-			t.Errorf("%d reads begun, %d done; want 5", s.reads, reads)
+		length.Store(r.Position())
+		if begun.Load() != reads.Load() || reads.Load() != 5 {
+			t.Errorf("%d reads begun, %d done; want 5", begun.Load(), reads.Load())
 		}
-		length, err = r.Position(), &wire.Error{Status: wire.StatusUnknownShard}
+		gone.Store(true)
 		if b, err := nextFor(t, r, 10*time.Second); !errors.Is(err, wire.ErrUnknownShard) {
 			t.Errorf("of a deleted shard: %d bytes, %v", len(b.Data), err)
 		}
@@ -107,23 +117,19 @@ func TestFabricNewsBeforeAnAnswer(t *testing.T) {
 		defer c.Close()
 		r := openAt(t, c, At(1000))
 		defer r.Close()
-		c.gate.store = &slowStore{takes: time.Hour}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*beatStale)
-		if _, err := r.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
-		cancel()
-		asked := make(chan struct{})
-		go func() {
-			defer close(asked)
-			<-time.After(100 * time.Millisecond)
-			w.write(500)
-		}()
+		c.gate.store = &slowStore{takes: time.Hour, begun: new(atomic.Uint64)}
+		const asked = beatStale + time.Second
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			<-time.After(asked)
+			w.append(500)
+			w.publish(0)
+		})
 		start := time.Now()
 		b, err := r.Next(t.Context())
-		if err != nil || wrongAt(b.Data, 1000) >= 0 || time.Since(start) > time.Second {
+		if err != nil || wrongAt(b.Data, 1000) >= 0 || time.Since(start) > asked+time.Second/2 {
 			t.Fatalf("%d bytes after %v: %v", len(b.Data), time.Since(start), err)
 		}
-		<-asked
+		writer.Wait()
 	})
 }
