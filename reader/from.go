@@ -65,6 +65,24 @@ func (f From) resolve(shard string, i durable.Info, known bool) (uint64, error) 
 	return f.n, nil
 }
 
+// begin resolves from. A store that this host sees late (a network file system, or
+// the bytes that a writer on another host has not flushed) may be behind what the
+// cache has published and a consumer has dealt with: that is not beyond the end.
+func (c *Cluster) begin(s layout.Shard, from From, i durable.Info, known bool) (uint64, error) {
+	pos, err := from.resolve(s.String(), i, known)
+	if !errors.Is(err, ErrBeyond) {
+		return pos, err
+	}
+	for _, via := range c.paths(time.Now()) {
+		e, cacheErr := c.entryOf(via, s)
+		if cacheErr == nil && e.Incarnation == i.Incarnation && e.Length > i.Length && e.Valid(s.Hash(i.Incarnation)) {
+			i.Length = e.Length
+			return from.resolve(s.String(), i, known)
+		}
+	}
+	return pos, err
+}
+
 // info asks the store about a shard, and the cache when the store is away.
 func (c *Cluster) info(ctx context.Context, s layout.Shard) (i durable.Info, known bool, err error) {
 	if c.ctx.Err() != nil {

@@ -59,7 +59,7 @@ func (c *Cluster) Reader(ctx context.Context, shard string, from From) (*Reader,
 	if err != nil {
 		return nil, err
 	}
-	pos, err := from.resolve(s.String(), info, known)
+	pos, err := c.begin(s, from, info, known)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func (r *Reader) Seek(ctx context.Context, from From) error {
 	if !r.f.info(info) {
 		return fmt.Errorf("%s: %w", r.f.key.name, ErrRecreated)
 	}
-	pos, err := from.resolve(r.f.key.name, info, known)
+	pos, err := r.c.begin(r.f.shard, from, info, known)
 	if err != nil {
 		return err
 	}

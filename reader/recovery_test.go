@@ -214,6 +214,37 @@ func TestFabricDurableOnly(t *testing.T) {
 	})
 }
 
+// TestFabricGoesOnAheadOfTheStore: a consumer goes on where the cache had brought
+// it, at a position that the store shows only later.
+func TestFabricGoesOnAheadOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, w := bench(t, FromTCP, 10_000)
+		defer c.Close()
+		w.store.set(func(s *positionStore) { s.info.Length = 4000 })
+		r := openAt(t, c, At(7000))
+		defer r.Close()
+		for range 2 {
+			b, err := r.Next(t.Context())
+			if err != nil || b.Position != 7000 || wrongAt(b.Data, 7000) >= 0 {
+				t.Fatalf("%d bytes at %d, %v", len(b.Data), b.Position, err)
+			}
+			if err := r.Seek(t.Context(), At(7000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Reader(t.Context(), "fabric/3", At(10_001)); !errors.Is(err, ErrBeyond) {
+			t.Errorf("beyond both: %v", err)
+		}
+		if err := r.Seek(t.Context(), At(10_001)); !errors.Is(err, ErrBeyond) {
+			t.Errorf("Seek beyond both: %v", err)
+		}
+		w.store.set(func(s *positionStore) { s.info.Incarnation = 78 })
+		if _, err := c.Reader(t.Context(), "fabric/3", At(7000)); !errors.Is(err, ErrBeyond) {
+			t.Errorf("of another incarnation than the cache's: %v", err)
+		}
+	})
+}
+
 // TestFabricCloseEndsADurableRead that hangs, at once; so does the Cluster's.
 func TestFabricCloseEndsADurableRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
