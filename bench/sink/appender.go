@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
@@ -9,12 +10,23 @@ import (
 )
 
 // appender has a producer.Appender with its defaults, and so a shard, for each
-// connection; records go to them in turn.
+// connection; records go to them in turn. A record is written when its Ack says
+// so, which one goroutine for each Appender waits for, in order.
 type appender struct {
 	r       *run
-	inputs  []chan record
+	shards  []*producer.Appender
+	acks    []chan acked
 	writers sync.WaitGroup
 }
+
+type acked struct {
+	record
+	producer.Ack
+}
+
+// acksKept is more than a queue and two batches hold: the loop waits for the
+// Appender, never for what counts its Acks.
+const acksKept = 2048
 
 func newAppender(r *run) (path, error) {
 	a := &appender{r: r}
@@ -24,37 +36,44 @@ func newAppender(r *run) (path, error) {
 			a.drain()
 			return nil, err
 		}
-		in := make(chan record)
-		a.inputs = append(a.inputs, in)
-		a.writers.Go(func() { a.writer(ap, in) })
+		acks := make(chan acked, acksKept)
+		a.shards, a.acks = append(a.shards, ap), append(a.acks, acks)
+		a.writers.Go(func() { a.count(acks) })
 	}
 	return a, nil
 }
 
 func (a *appender) submit(rec record) bool {
-	a.inputs[rec.id%len(a.inputs)] <- rec
+	i := rec.id % len(a.shards)
+	ack, err := a.shards[i].Append(a.r.ctx, a.r.payload)
+	if err != nil {
+		a.r.fail(err)
+		return false
+	}
+	a.acks[i] <- acked{rec, ack}
 	return true
 }
 
-func (a *appender) writer(ap *producer.Appender, in chan record) {
-	for rec := range in {
-		if a.r.ctx.Err() != nil {
-			continue
-		}
-		if _, err := ap.Append(a.r.ctx, a.r.payload); err != nil {
+func (a *appender) count(acks chan acked) {
+	for w := range acks {
+		if _, err := w.Wait(a.r.ctx); err != nil {
 			a.r.fail(err)
 			continue
 		}
-		a.r.wrote([]record{rec})
-	}
-	if err := ap.Close(context.WithoutCancel(a.r.ctx)); err != nil {
-		a.r.fail(err)
+		a.r.wrote([]record{w.record})
 	}
 }
 
 func (a *appender) drain() {
-	for _, in := range a.inputs {
-		close(in)
+	for _, acks := range a.acks {
+		close(acks)
 	}
 	a.writers.Wait()
+	var err error
+	for _, ap := range a.shards {
+		err = errors.Join(err, ap.Close(context.WithoutCancel(a.r.ctx)))
+	}
+	if err != nil {
+		a.r.fail(err)
+	}
 }

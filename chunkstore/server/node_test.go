@@ -204,3 +204,16 @@ func withExport(e export, err error) parts {
 	p.export = func(rdma.Config, []byte) (export, error) { return e, err }
 	return p
 }
+
+// TestRealRelativeSocket: clients in other directories are told the whole path.
+func TestRealRelativeSocket(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s, err := New(Config{Listen: "127.0.0.1:0", Socket: "x.sock", Arena: chunkstore.Config{Bytes: 4 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Shutdown(t.Context())
+	if p := s.hello().ShmPath; !filepath.IsAbs(p) {
+		t.Fatalf("clients are told %q", p)
+	}
+}

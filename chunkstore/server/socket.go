@@ -35,12 +35,15 @@ func (s *Server) startSocket() error {
 	return err
 }
 
-func (s *Server) listenSocket(path string) error {
+func (s *Server) listenSocket(path string) (err error) {
 	if path == "" {
-		var err error
 		if path, err = s.defaultSocket(); err != nil {
 			return err
 		}
+	}
+	// Clients are told this path, and run in directories of their own.
+	if path, err = filepath.Abs(path); err != nil {
+		return fmt.Errorf("%w: %w", ErrSocket, err)
 	}
 	if len(path) > maxSocketPath {
 		return fmt.Errorf("%w: path of %d bytes, at most %d: set a shorter one (--socket PATH), or none", ErrSocket, len(path), maxSocketPath)
