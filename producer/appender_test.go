@@ -50,10 +50,23 @@ func (r *rig) close(t testing.TB) {
 	}
 }
 
+// appendAt appends a record and waits for its position.
+func appendAt(ctx context.Context, a *Appender, off uint64, record []byte) (uint64, error) {
+	k, err := a.AppendAt(ctx, off, record)
+	if err != nil {
+		return 0, err
+	}
+	return k.Wait(ctx)
+}
+
+func appendOne(ctx context.Context, a *Appender, record []byte) (uint64, error) {
+	return appendAt(ctx, a, wire.NoOffset, record)
+}
+
 func (r *rig) append(t testing.TB, n int) {
 	t.Helper()
 	want := r.log.Info().Length
-	if pos, err := r.a.Append(t.Context(), pattern(want, n)); err != nil || pos != want {
+	if pos, err := appendOne(t.Context(), r.a, pattern(want, n)); err != nil || pos != want {
 		t.Fatalf("append of %d at %d: position %d, %v", n, want, pos, err)
 	}
 }
@@ -104,7 +117,7 @@ func TestRecordSizes(t *testing.T) {
 	r.open(t)
 	defer r.close(t)
 	for _, n := range []int{0, MaxRecord + 1} {
-		if _, err := r.a.Append(t.Context(), make([]byte, n)); !errors.Is(err, ErrRecord) {
+		if _, err := appendOne(t.Context(), r.a, make([]byte, n)); !errors.Is(err, ErrRecord) {
 			t.Errorf("record of %d bytes: %v", n, err)
 		}
 	}
@@ -260,7 +273,7 @@ func TestCacheTimeoutBoundsAppend(t *testing.T) {
 		defer a.Close(context.Background())
 		began := time.Now()
 		for range 10 {
-			if _, err := a.Append(t.Context(), make([]byte, 10000)); err != nil {
+			if _, err := appendOne(t.Context(), a, make([]byte, 10000)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -362,7 +375,7 @@ func TestSeal(t *testing.T) {
 		}
 		r.expect(t, "seal", "put 0+0..10", "publish 10 sealed")
 		r.log.mu.fail = func(uint64, []byte) error { return durable.ErrSealed }
-		if _, err := r.a.Append(t.Context(), []byte("x")); !errors.Is(err, durable.ErrSealed) {
+		if _, err := appendOne(t.Context(), r.a, []byte("x")); !errors.Is(err, durable.ErrSealed) {
 			t.Errorf("append to a sealed shard: %v", err)
 		}
 	})
@@ -372,14 +385,14 @@ func TestExplicitOffset(t *testing.T) {
 	r := newRig(t)
 	r.open(t)
 	defer r.close(t)
-	if pos, err := r.a.AppendAt(t.Context(), 0, []byte("abc")); pos != 0 || err != nil {
+	if pos, err := appendAt(t.Context(), r.a, 0, []byte("abc")); pos != 0 || err != nil {
 		t.Fatal(pos, err)
 	}
 	var refused *wire.Error
-	if _, err := r.a.AppendAt(t.Context(), 0, []byte("abc")); !errors.As(err, &refused) || refused.Status != wire.StatusOffset || refused.Arg0 != 3 {
+	if _, err := appendAt(t.Context(), r.a, 0, []byte("abc")); !errors.As(err, &refused) || refused.Status != wire.StatusOffset || refused.Arg0 != 3 {
 		t.Errorf("repeated append: %v", err)
 	}
-	if pos, err := r.a.AppendAt(t.Context(), 3, []byte("d")); pos != 3 || err != nil {
+	if pos, err := appendAt(t.Context(), r.a, 3, []byte("d")); pos != 3 || err != nil {
 		t.Error("after a refused offset:", pos, err)
 	}
 }
@@ -392,7 +405,7 @@ func TestDurableErrorIsTypedAndEndsNothing(t *testing.T) {
 		r.append(t, 10)
 		r.take()
 		r.log.mu.fail = func(uint64, []byte) error { return &wire.Error{Status: wire.StatusFull} }
-		if _, err := r.a.Append(t.Context(), []byte("x")); !errors.Is(err, wire.ErrFull) {
+		if _, err := appendOne(t.Context(), r.a, []byte("x")); !errors.Is(err, wire.ErrFull) {
 			t.Errorf("append to a full disk: %v", err)
 		}
 		r.expect(t, "append refused")
@@ -418,11 +431,11 @@ func TestUnknownOutcome(t *testing.T) {
 			defer r.close(t)
 			r.append(t, 100)
 			giveUp(r)
-			if _, err := r.a.Append(t.Context(), pattern(100, 5000)); !errors.Is(err, durable.ErrUnknownOutcome) {
+			if _, err := appendOne(t.Context(), r.a, pattern(100, 5000)); !errors.Is(err, durable.ErrUnknownOutcome) {
 				t.Fatal(err)
 			}
 			r.take()
-			if _, err := r.a.AppendAt(t.Context(), 100, pattern(100, 5000)); !errors.Is(err, wire.ErrOffset) || wire.ErrorOf(err).Arg0 != 5100 {
+			if _, err := appendAt(t.Context(), r.a, 100, pattern(100, 5000)); !errors.Is(err, wire.ErrOffset) || wire.ErrorOf(err).Arg0 != 5100 {
 				t.Errorf("repeated append: %v", err)
 			}
 			r.append(t, 1)
@@ -435,7 +448,7 @@ func TestUnknownOutcome(t *testing.T) {
 			r.open(t)
 			defer r.close(t)
 			giveUp(r)
-			if _, err := r.a.Append(t.Context(), pattern(0, 10)); !errors.Is(err, durable.ErrUnknownOutcome) {
+			if _, err := appendOne(t.Context(), r.a, pattern(0, 10)); !errors.Is(err, durable.ErrUnknownOutcome) {
 				t.Fatal(err)
 			}
 			r.take()
@@ -454,7 +467,7 @@ func TestForeignWriterFences(t *testing.T) {
 		r.append(t, 10)
 		r.log.grow([]byte("somebody else"))
 		for range 2 {
-			if _, err := r.a.Append(t.Context(), []byte("x")); !errors.Is(err, ErrFenced) {
+			if _, err := appendOne(t.Context(), r.a, []byte("x")); !errors.Is(err, ErrFenced) {
 				t.Errorf("append: %v", err)
 			}
 		}
@@ -477,7 +490,7 @@ func TestClose(t *testing.T) {
 		r.expect(t, "put 0+0..10", "publish 10", "close") // the last chance to publish
 		r.close(t)
 		r.expect(t)
-		if _, err := r.a.Append(t.Context(), []byte("x")); !errors.Is(err, ErrClosed) {
+		if _, err := appendOne(t.Context(), r.a, []byte("x")); !errors.Is(err, ErrClosed) {
 			t.Errorf("append after close: %v", err)
 		}
 	})
@@ -492,7 +505,7 @@ func TestCloseWhileAppending(t *testing.T) {
 		r.log.mu.fail = func(uint64, []byte) error { close(held); <-hold; return nil }
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := r.a.Append(t.Context(), []byte("x")); err != nil {
+			if _, err := appendOne(t.Context(), r.a, []byte("x")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -502,7 +515,7 @@ func TestCloseWhileAppending(t *testing.T) {
 		if err := r.a.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("close while an append hangs: %v", err)
 		}
-		if _, err := r.a.Append(ctx, []byte("y")); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := appendOne(ctx, r.a, []byte("y")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("append behind one that hangs: %v", err)
 		}
 		close(hold)
@@ -520,7 +533,7 @@ func TestConcurrentAppends(t *testing.T) {
 	for w := range workers {
 		wg.Go(func() {
 			for range each {
-				pos, err := r.a.Append(t.Context(), bytes.Repeat([]byte{byte(w)}, w+1))
+				pos, err := appendOne(t.Context(), r.a, bytes.Repeat([]byte{byte(w)}, w+1))
 				if err != nil {
 					t.Error(err)
 					return
@@ -550,7 +563,7 @@ func TestSecondAppenderSharesMetrics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Append(t.Context(), []byte("x")); err != nil {
+		if _, err := appendOne(t.Context(), a, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
 		if got := testutil.ToFloat64(newMetrics(reg).appends); got != float64(i+1) {

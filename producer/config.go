@@ -13,8 +13,45 @@ import (
 	"github.com/rmatail/rmatail/fallback/durable"
 )
 
-// MaxRecord is the longest record of one Append, 1 MiB: what one frame carries.
+// MaxRecord is the longest record, 1 MiB: what one frame carries.
 const MaxRecord = 1 << 20
+
+// Limits bound the queue of an Appender, and its batches. The zero value of each
+// means its default. The defaults are small on purpose: a long queue before a slow
+// sink adds waiting and nothing else.
+type Limits struct {
+	// QueueRecords and QueueBytes are what may wait for the sink, 1,024 records and
+	// 4 MiB, whichever comes first. A record that is larger than the whole queue
+	// waits alone. The batch on its way comes on top.
+	QueueRecords, QueueBytes int
+	// BatchRecords and BatchBytes end a batch, 64 records and 256 KiB. A longer
+	// record is a batch of its own. BatchBytes is at most 1 MiB.
+	BatchRecords, BatchBytes int
+	// Linger is how long after a batch the next one may wait to become as large,
+	// 2 ms. It holds up no record that has waited for the batch before, none that
+	// comes when the sink was idle for that long, and none behind a batch of one.
+	// Negative: it holds up nothing.
+	Linger time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	l.QueueRecords = cmp.Or(l.QueueRecords, 1024)
+	l.QueueBytes = cmp.Or(l.QueueBytes, 4<<20)
+	l.BatchRecords = cmp.Or(l.BatchRecords, 64)
+	l.BatchBytes = cmp.Or(l.BatchBytes, 256<<10)
+	l.Linger = cmp.Or(l.Linger, 2*time.Millisecond)
+	return l
+}
+
+func (l Limits) validate() error {
+	switch {
+	case l.QueueRecords < 1 || l.QueueBytes < 1:
+		return fmt.Errorf("%w: queue of %d records, %d bytes; want 1 or more, 1,024 and 4 MiB are good", ErrConfig, l.QueueRecords, l.QueueBytes)
+	case l.BatchRecords < 1 || l.BatchBytes < 1 || l.BatchBytes > MaxRecord:
+		return fmt.Errorf("%w: batches of %d records, %d bytes; want 1 or more, and 1 MiB at most", ErrConfig, l.BatchRecords, l.BatchBytes)
+	}
+	return nil
+}
 
 // Log is the durable file of one shard: *durable.Log. The Appender is its only
 // user, one call at a time, and closes it.
@@ -55,9 +92,20 @@ type Config struct {
 	ReadTail func(ctx context.Context, pos uint64, p []byte) (int, error)
 	// Cache is where the recent bytes are mirrored. nil: nowhere.
 	Cache Cache
+	// Policy is what becomes of a record when the queue is full. Block.
+	Policy Policy
+	// Limits bound the queue and the batches.
+	Limits Limits
+	// Workers bounds how many of the Appenders that share it write at once. nil: no
+	// bound.
+	Workers *Workers
+	// WaitForSpace is how long a batch that met a full disk (wire.ErrFull) is tried
+	// again; the queue fills meanwhile, and Policy applies. Zero: its Acks resolve
+	// with the error at once.
+	WaitForSpace time.Duration
 	// Heartbeat is how often an idle Appender publishes again. 1 s.
 	Heartbeat time.Duration
-	// CacheTimeout bounds what the cache may add to one Append. 1 s. Negative:
+	// CacheTimeout bounds what the cache may add to one batch. 1 s. Negative:
 	// no bound, for a cache in this process, which never waits.
 	CacheTimeout time.Duration
 
@@ -68,6 +116,7 @@ type Config struct {
 
 func (c Config) withDefaults() (Config, error) {
 	c.Heartbeat = cmp.Or(c.Heartbeat, time.Second)
+	c.Limits = c.Limits.withDefaults()
 	c.CacheTimeout = cmp.Or(c.CacheTimeout, time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Clock == nil {
@@ -80,6 +129,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: shard %v has no durable log", ErrConfig, c.Shard)
 	case c.Heartbeat < 0:
 		return c, fmt.Errorf("%w: heartbeat every %v", ErrConfig, c.Heartbeat)
+	case c.Policy < Block || c.Policy > DropOldest:
+		return c, fmt.Errorf("%w: queue policy %d, want Block, DropNewest or DropOldest", ErrConfig, int(c.Policy))
 	}
-	return c, nil
+	return c, c.Limits.validate()
 }

@@ -2,15 +2,37 @@
 // one shard to the durable store, and mirrors the recent bytes and the length
 // into a cache, from where consumers read them.
 //
+// # Queue and batches
+//
+// Append copies a record into a bounded queue and returns an Ack, which resolves
+// with the record's position. One goroutine an Appender takes whole batches out of
+// it, in order: records that came while a batch was on its way become the next
+// one, up to Limits.BatchRecords or BatchBytes. Before an idle sink a record goes
+// at once. So the sink's fixed cost, a flush to the disk, is paid once a batch.
+// A batch is a whole number of records and one append of the log, which keeps it
+// or loses it as a whole: no record is ever torn.
+//
+// A full queue blocks, or drops what Policy says. A long queue would only add
+// waiting: the default is short, blocking and lossless. Drops are returned or
+// resolve the Ack with ErrDropped, are counted, and logged once a second with
+// their number.
+//
+// There is one batch on its way for each shard: two gave nothing when measured
+// (BenchmarkTwoUnderWay: the time goes into the flush, and the log has one at a
+// time), and would make an offset depend on whether the one before succeeds. Many shards
+// write at once; Workers bounds how many, so that goroutines wait for each other
+// and not all for the disk.
+//
 // # Order
 //
-// One Append does, in this order:
+// One batch does, in this order:
 //
-//  1. the record is appended to the durable log, at the offset that the Appender
-//     expects, and is durable by the log's policy. Only this step can fail it.
+//  1. it is appended to the durable log, at the offset that the Appender expects,
+//     and is durable by the log's policy. Only this step can fail it.
 //  2. the chunks that it touches are put into the cache: the tail chunk as a
 //     delta that continues what the cache holds of it, later ones from their start.
 //  3. the new length is published, with the CRC of the tail chunk's prefix.
+//  4. the Acks of its records resolve.
 //
 // A length is published only when the put of its tail chunk has succeeded: what
 // a consumer is promised it can check. Complete chunks below may be missing from
@@ -19,8 +41,8 @@
 //
 // # Cache trouble
 //
-// The cache never fails an append and never holds one up for more than
-// Config.CacheTimeout. A refusal is retried with the next record. A cache that
+// The cache never fails a batch and never holds one up for more than
+// Config.CacheTimeout. A refusal is retried with the next batch. A cache that
 // does not answer is left alone until the next heartbeat. Then the cache jumps:
 // the whole tail chunk is put, the length published, what lies between is a hole.
 // Each omission is counted under its reason.
@@ -31,9 +53,15 @@
 //
 // # Errors
 //
-// Errors of the durable store go to the caller as they are, and end nothing: the
-// next Append tries again. After a failed one the Appender first flushes the log
-// and looks how long it has become: an append that was given up may have come
+// Errors of the durable store resolve the Acks of the batch as they are, and end
+// nothing: the next batch tries again, and a full disk is waited for if
+// Config.WaitForSpace says so. After a failed one the Appender first flushes the
+// log and looks how long it has become: an append that was given up may have come
 // through, and is mirrored then. A log that has another length without that ends
 // the Appender with ErrFenced, as two writers must not interleave.
+//
+// # Measuring
+//
+// Stats has what is needed to choose a queue: the spread of the sink's latency,
+// peak and mean of arrivals, depth, drain time. The same are metrics.
 package producer

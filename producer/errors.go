@@ -16,6 +16,11 @@ var (
 	ErrFenced = errors.New("another writer has appended to the shard")
 	// ErrRecord is returned when a record is empty or longer than MaxRecord.
 	ErrRecord = errors.New("bad record size")
-	// ErrClosed is returned after Close.
+	// ErrDropped is returned when a record met a full queue and the policy is to
+	// drop; with DropOldest it is what the Acks of the dropped ones resolve with.
+	ErrDropped = errors.New("record dropped")
+	// ErrQueueFull is returned by TryAppend when it would have to wait.
+	ErrQueueFull = errors.New("queue is full")
+	// ErrClosed is returned after Close, and to who waited for room then.
 	ErrClosed = errors.New("appender is closed")
 )

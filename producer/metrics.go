@@ -43,6 +43,10 @@ func reasonOf(err error) string {
 // metrics are shared by all Appenders of a Registerer: no label names a shard.
 type metrics struct {
 	appends, appendBytes, appendErrors prometheus.Counter
+	blocked                            prometheus.Counter
+	drops                              *prometheus.CounterVec
+	batches                            prometheus.Histogram
+	queues                             *queues // nil without a Registerer
 	puts, putBytes, resends, holes     prometheus.Counter
 	publishes                          prometheus.Counter
 	skips                              *prometheus.CounterVec
@@ -53,10 +57,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	count := func(name, help string) prometheus.Counter {
 		return register(r, prometheus.NewCounter(prometheus.CounterOpts{Name: "rmatail_producer_" + name, Help: help}))
 	}
-	return &metrics{
+	m := &metrics{
 		appends:      count("appends_total", "Records appended to the durable store."),
 		appendBytes:  count("append_bytes_total", "Bytes appended to the durable store."),
-		appendErrors: count("append_errors_total", "Appends that the durable store refused."),
+		appendErrors: count("append_errors_total", "Batches that the durable store refused."),
 		puts:         count("cache_puts_total", "Chunk pieces that the cache took."),
 		putBytes:     count("cache_put_bytes_total", "Bytes of the chunk pieces that the cache took."),
 		resends:      count("cache_prefix_resends_total", "Chunks sent from their start because the cache lacked a prefix."),
@@ -66,10 +70,21 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "rmatail_producer_cache_skips_total", Help: "Times that the cache was not brought up to date, by reason.",
 		}, []string{"reason"})),
 		appendSeconds: register(r, prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "rmatail_producer_append_seconds", Help: "Time of a durable append, waiting for earlier ones excluded.",
-			Buckets: prometheus.ExponentialBuckets(1e-5, 4, 10),
+			Name: "rmatail_producer_append_seconds", Help: "Time of one durable append of a batch, waiting in the queue excluded.",
+			Buckets: prometheus.ExponentialBuckets(1e-5, 2, 22),
 		})),
+		batches: register(r, prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "rmatail_producer_batch_records", Help: "Records of a batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 11),
+		})),
+		blocked: count("blocked_total", "Records that waited for room in the queue."),
+		drops: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rmatail_producer_dropped_total", Help: "Records dropped because the queue was full, by policy.",
+		}, []string{"policy"})),
 	}
+	if r != nil {
+		m.queues = register(r, newQueues())
+	}
+	return m
 }
 
 func (m *metrics) skip(reason string) { m.skips.WithLabelValues(reason).Inc() }

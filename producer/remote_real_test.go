@@ -156,7 +156,11 @@ func TestRealRemoteCache(t *testing.T) {
 	length := uint64(0)
 	add := func(size int) {
 		t.Helper()
-		pos, err := a.Append(t.Context(), record(length, size))
+		ack, err := a.Append(t.Context(), record(length, size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pos, err := ack.Wait(t.Context())
 		if err != nil || pos != length {
 			t.Fatalf("append at %d: %d, %v", length, pos, err)
 		}

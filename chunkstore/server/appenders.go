@@ -63,7 +63,10 @@ func (a *appenders) append(ctx context.Context, shard layout.Shard, off uint64, 
 		return 0, err
 	}
 	defer a.release(pl)
-	pos, err = pl.appender.AppendAt(ctx, off, p)
+	ack, err := pl.appender.AppendAt(ctx, off, p)
+	if err == nil {
+		pos, err = ack.Wait(ctx)
+	}
 	switch {
 	case errors.Is(err, producer.ErrFenced):
 		a.retire(pl)

@@ -211,7 +211,10 @@ func (c *appendCmd) openDir(p *process) (a appender, err error) {
 }
 
 func (a *dirAppender) append(ctx context.Context, p []byte) (pos, end uint64, err error) {
-	pos, err = a.Appender.Append(ctx, p)
+	ack, err := a.Appender.Append(ctx, p)
+	if err == nil {
+		pos, err = ack.Wait(ctx)
+	}
 	return pos, pos + uint64(len(p)), err
 }
 

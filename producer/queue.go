@@ -1,0 +1,381 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rmatail/rmatail/chunkstore/layout"
+)
+
+// queue holds the records that wait for the writing goroutine, as the batches
+// that they will be written in. Any goroutine may add; the writing one takes.
+type queue struct {
+	shard   layout.Shard
+	policy  Policy
+	limits  Limits
+	log     *slog.Logger
+	metrics *metrics
+	full    error // what a drop is answered with
+
+	spares sync.Pool // of *blocked
+
+	wake chan struct{} // capacity 1: the writing goroutine has something to look at
+
+	mu struct {
+		sync.Mutex
+		waiting []*batch // oldest first; only the last one takes more records
+		records int      // of waiting
+		bytes   int      // of waiting
+		flying  *batch   // on its way to the sink
+		blocked []*blocked
+		err     error // why nothing more is taken
+		closing bool
+		hurry   bool // somebody waits for the queue to drain: no lingering
+		// asleep: the writing goroutine waits, and wants to be woken when so many
+		// records wait.
+		asleep bool
+		need   int
+
+		last   int       // records of the last batch
+		landed time.Time // when it was through
+		failed error     // the first failure since the last Flush
+		spare  [][]byte  // buffers for batches to come
+		gauge  gauge
+	}
+}
+
+// blocked is a producer that waits for room. It is granted under the lock, in the
+// order of arrival: its record is copied in for it.
+type blocked struct {
+	off   uint64
+	p     []byte
+	ack   Ack
+	err   error
+	ready chan struct{} // capacity 1
+}
+
+func newQueue(cfg Config, m *metrics) *queue {
+	q := &queue{
+		shard: cfg.Shard, policy: cfg.Policy, limits: cfg.Limits, log: cfg.Logger, metrics: m, wake: make(chan struct{}, 1),
+		full: fmt.Errorf("%w: queue of %v is full (%d records or %d bytes, policy %v); the sink is slower than what comes",
+			ErrDropped, cfg.Shard, cfg.Limits.QueueRecords, cfg.Limits.QueueBytes, cfg.Policy),
+	}
+	q.spares.New = func() any { return &blocked{ready: make(chan struct{}, 1)} }
+	q.mu.gauge.opened = time.Now()
+	return q
+}
+
+// put queues a record, or does with it what the policy says. With noWait it
+// refuses with ErrQueueFull instead of blocking.
+func (q *queue) put(ctx context.Context, off uint64, p []byte, wait patience) (Ack, error) {
+	now := time.Now()
+	q.mu.Lock()
+	q.mu.gauge.arrive(now)
+	if q.mu.err != nil {
+		defer q.mu.Unlock()
+		return Ack{}, q.mu.err
+	}
+	if len(q.mu.blocked) == 0 && q.fits(len(p)) {
+		k := q.add(off, p, now)
+		q.mu.Unlock()
+		return k, nil
+	}
+	switch {
+	case q.policy == DropNewest:
+		return Ack{}, q.dropNewest(now)
+	case q.policy == DropOldest:
+		return q.dropOldest(off, p, now), nil
+	case wait == noWait:
+		defer q.mu.Unlock()
+		return Ack{}, fmt.Errorf("%w: %d records, %d bytes wait for %v", ErrQueueFull, q.mu.records, q.mu.bytes, q.shard)
+	}
+	w := q.spares.Get().(*blocked)
+	w.off, w.p = off, p
+	q.mu.blocked = append(q.mu.blocked, w)
+	q.mu.gauge.blocked++
+	q.mu.Unlock()
+	q.metrics.blocked.Inc()
+	return q.await(ctx, w)
+}
+
+// patience says whether a call may wait for room.
+type patience int
+
+const (
+	mayWait patience = iota
+	noWait
+)
+
+// await waits for a grant.
+func (q *queue) await(ctx context.Context, w *blocked) (Ack, error) {
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		q.mu.Lock()
+		i := slices.Index(q.mu.blocked, w)
+		if i >= 0 {
+			q.mu.blocked = slices.Delete(q.mu.blocked, i, i+1)
+			q.grant(time.Now()) // it may have held up smaller ones
+		}
+		q.mu.Unlock()
+		if i >= 0 {
+			return Ack{}, fmt.Errorf("queue of %v is full, nothing was appended: %w", q.shard, ctx.Err())
+		}
+		<-w.ready // granted in the moment of giving up: the record is queued
+	}
+	k, err := w.ack, w.err
+	w.p, w.ack, w.err = nil, Ack{}, nil
+	q.spares.Put(w)
+	return k, err
+}
+
+// fits reports whether there is room for n more bytes. A record that is larger
+// than the whole queue waits alone. The caller holds mu, as in all below.
+func (q *queue) fits(n int) bool {
+	return q.mu.records == 0 || q.mu.records < q.limits.QueueRecords && q.mu.bytes+n <= q.limits.QueueBytes
+}
+
+func (q *queue) add(off uint64, p []byte, now time.Time) Ack {
+	var b *batch
+	if n := len(q.mu.waiting); n > 0 && q.mu.waiting[n-1].takes(off, len(p), q.limits) {
+		b = q.mu.waiting[n-1]
+	} else {
+		b = &batch{shard: q.shard, at: off, buf: q.buffer(), born: now, done: make(chan struct{})}
+		q.mu.waiting = append(q.mu.waiting, b)
+		if n == 0 {
+			q.mu.gauge.fills(now)
+		}
+	}
+	k := Ack{b, uint32(len(b.buf)), uint32(len(p))}
+	b.buf = append(b.buf, p...)
+	b.n++
+	q.mu.records++
+	q.mu.bytes += len(p)
+	q.mu.gauge.depth(q.mu.records, q.mu.bytes)
+	if q.mu.asleep && (q.mu.records >= q.mu.need || len(q.mu.waiting) > 1 || q.mu.bytes >= q.limits.BatchBytes) {
+		q.rouse()
+	}
+	return k
+}
+
+// rouse wakes the writing goroutine.
+func (q *queue) rouse() {
+	q.mu.asleep = false
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// grant lets blocked producers in, as far as there is room.
+func (q *queue) grant(now time.Time) {
+	i := 0
+	for i < len(q.mu.blocked) && q.fits(len(q.mu.blocked[i].p)) {
+		w := q.mu.blocked[i]
+		w.ack = q.add(w.off, w.p, now)
+		w.ready <- struct{}{}
+		i++
+	}
+	q.mu.blocked = slices.Delete(q.mu.blocked, 0, i)
+}
+
+// dropNewest refuses a record. It unlocks mu.
+func (q *queue) dropNewest(now time.Time) error {
+	q.mu.gauge.dropped[DropNewest]++
+	report := q.mu.gauge.report(1, now)
+	q.mu.Unlock()
+	q.dropped(DropNewest, 1, report)
+	return q.full
+}
+
+// dropOldest drops what has waited longest until the record fits. It unlocks mu.
+func (q *queue) dropOldest(off uint64, p []byte, now time.Time) Ack {
+	n := 0
+	for !q.fits(len(p)) {
+		b := q.unqueue()
+		n += b.n
+		b.resolve(0, q.full)
+		q.recycle(b)
+	}
+	q.mu.gauge.dropped[DropOldest] += uint64(n)
+	report := q.mu.gauge.report(n, now)
+	k := q.add(off, p, now)
+	q.mu.Unlock()
+	q.dropped(DropOldest, n, report)
+	return k
+}
+
+// dropped counts n drops, and logs as many as report says.
+func (q *queue) dropped(p Policy, n, report int) {
+	if n > 0 {
+		q.metrics.drops.WithLabelValues(p.String()).Add(float64(n))
+	}
+	if report > 0 {
+		q.log.Warn("records dropped: the queue was full", "shard", q.shard, "records", report, "policy", p,
+			"queue_records", q.limits.QueueRecords, "queue_bytes", q.limits.QueueBytes)
+	}
+}
+
+// unqueue takes the oldest batch out of the queue.
+func (q *queue) unqueue() *batch {
+	b := q.mu.waiting[0]
+	q.mu.waiting = slices.Delete(q.mu.waiting, 0, 1)
+	q.mu.records -= b.n
+	q.mu.bytes -= len(b.buf)
+	return b
+}
+
+// next takes the batch that goes to the sink now; nil: none yet. Then the caller
+// has to sleep until it is woken, or until wait is over, if that is not zero.
+// ended means that none will come any more.
+func (q *queue) next(now time.Time) (b *batch, wait time.Duration, ended bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.mu.waiting) == 0 {
+		q.mu.hurry = false
+		q.mu.asleep, q.mu.need = !q.mu.closing, 1
+		return nil, 0, q.mu.closing
+	}
+	if wait := q.linger(now); wait > 0 {
+		q.mu.asleep, q.mu.need = true, q.mu.last
+		return nil, wait, false
+	}
+	b = q.unqueue()
+	q.mu.flying = b
+	q.mu.asleep = false
+	q.grant(now)
+	if len(q.mu.waiting) == 0 {
+		q.mu.gauge.drains(now)
+	}
+	return b, 0, false
+}
+
+// linger returns how long the batch that is being filled is held back: only one
+// that began after the last one was through, never one that has waited for that.
+// Producers that wait for their Acks come back right after a batch: without a
+// pause, the first of them would be flushed alone, and the others wait for the
+// next flush.
+func (q *queue) linger(now time.Time) time.Duration {
+	b := q.mu.waiting[0]
+	switch {
+	case b.born.Before(q.mu.landed), q.mu.last < 2, b.n >= q.mu.last, len(q.mu.waiting) > 1, len(q.mu.blocked) > 0, len(b.buf) >= q.limits.BatchBytes, q.mu.hurry, q.mu.closing:
+		return 0
+	}
+	return q.mu.landed.Add(q.limits.Linger).Sub(now)
+}
+
+// landed resolves the batch that was on its way.
+func (q *queue) landed(base uint64, err error, took time.Duration, now time.Time) {
+	q.mu.Lock()
+	b := q.mu.flying
+	q.mu.flying = nil
+	q.mu.last, q.mu.landed = b.n, now
+	if err != nil && q.mu.failed == nil {
+		q.mu.failed = err
+	}
+	q.mu.gauge.land(b, err, took, now)
+	b.resolve(base, err)
+	q.recycle(b)
+	q.mu.Unlock()
+}
+
+// end refuses everything from now on with err. What waits is refused too, unless
+// it may drain: then the writing goroutine ends once it has.
+func (q *queue) end(err error, rest remainder) (refused int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.mu.err == nil || rest == drain {
+		q.mu.err = err
+	}
+	for _, w := range q.mu.blocked {
+		w.err = err
+		w.ready <- struct{}{}
+	}
+	clear(q.mu.blocked)
+	q.mu.blocked = q.mu.blocked[:0]
+	if rest == drain {
+		q.mu.closing = true
+	} else {
+		for len(q.mu.waiting) > 0 {
+			b := q.unqueue()
+			refused += b.n
+			b.resolve(0, err)
+			q.recycle(b)
+		}
+	}
+	q.rouse()
+	return refused
+}
+
+// remainder says what end does with what waits.
+type remainder int
+
+const (
+	drain remainder = iota
+	refuse
+)
+
+// tail returns the batch behind which nothing is queued; nil: nothing is.
+func (q *queue) tail() *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := q.mu.flying
+	if n := len(q.mu.waiting); n > 0 {
+		b = q.mu.waiting[n-1]
+		q.mu.hurry = true
+		if q.mu.asleep {
+			q.rouse()
+		}
+	}
+	return b
+}
+
+// failure returns the first failure since it was asked last.
+func (q *queue) failure() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err := q.mu.failed
+	q.mu.failed = nil
+	return err
+}
+
+// buffer returns memory for a batch.
+func (q *queue) buffer() []byte {
+	n := len(q.mu.spare)
+	if n == 0 {
+		return nil
+	}
+	b := q.mu.spare[n-1]
+	q.mu.spare = q.mu.spare[:n-1]
+	return b
+}
+
+// recycle keeps the memory of a batch for others, within the queue's bounds.
+func (q *queue) recycle(b *batch) {
+	if cap(b.buf) <= 2*q.limits.BatchBytes && len(q.mu.spare) < 2+q.limits.QueueBytes/q.limits.BatchBytes {
+		q.mu.spare = append(q.mu.spare, b.buf[:0])
+	}
+	b.buf = nil
+}
+
+// tidy gives up memory that nobody has needed since the last call, and reports
+// drops that were not yet.
+func (q *queue) tidy(now time.Time) {
+	q.mu.Lock()
+	if q.mu.landed.Before(now.Add(-time.Second)) && len(q.mu.waiting) == 0 {
+		q.mu.spare = nil
+	}
+	report := q.mu.gauge.report(0, now)
+	q.mu.Unlock()
+	q.dropped(q.policy, 0, report)
+}
+
+func (q *queue) stats(now time.Time) Stats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.mu.gauge.snapshot(q.mu.records, q.mu.bytes, now)
+}
