@@ -8,12 +8,29 @@ import (
 	"github.com/rmatail/rmatail/producer"
 )
 
+// The room and the batch that a producer.Appender has by default.
+const (
+	appenderRoom  = 1024
+	appenderBatch = 64
+)
+
 // appender has a producer.Appender with its defaults, and so a shard, for each
-// connection; records go to them in turn.
+// connection; records go to them in turn. A record counts as written when its
+// Ack says so.
 type appender struct {
 	r       *run
-	inputs  []chan record
-	writers sync.WaitGroup
+	shards  []shard
+	readers sync.WaitGroup
+}
+
+type shard struct {
+	*producer.Appender
+	acks chan receipt
+}
+
+type receipt struct {
+	rec record
+	ack producer.Ack
 }
 
 func newAppender(r *run) (path, error) {
@@ -24,37 +41,44 @@ func newAppender(r *run) (path, error) {
 			a.drain()
 			return nil, err
 		}
-		in := make(chan record)
-		a.inputs = append(a.inputs, in)
-		a.writers.Go(func() { a.writer(ap, in) })
+		// All records under way have room: the channel must not be the queue.
+		s := shard{ap, make(chan receipt, appenderRoom+2*appenderBatch)}
+		a.shards = append(a.shards, s)
+		a.readers.Go(func() { a.reader(s.acks) })
 	}
 	return a, nil
 }
 
 func (a *appender) submit(rec record) bool {
-	a.inputs[rec.id%len(a.inputs)] <- rec
+	s := a.shards[rec.id%len(a.shards)]
+	ack, err := s.Append(a.r.ctx, a.r.payload)
+	if err != nil {
+		a.r.fail(err)
+		return false
+	}
+	s.acks <- receipt{rec, ack}
 	return true
 }
 
-func (a *appender) writer(ap *producer.Appender, in chan record) {
-	for rec := range in {
-		if a.r.ctx.Err() != nil {
-			continue
-		}
-		if _, err := ap.Append(a.r.ctx, a.r.payload); err != nil {
+// reader notes when the records of a shard are written. Acks come in order.
+func (a *appender) reader(acks chan receipt) {
+	for r := range acks {
+		if _, err := r.ack.Wait(a.r.ctx); err != nil {
 			a.r.fail(err)
 			continue
 		}
-		a.r.wrote([]record{rec})
-	}
-	if err := ap.Close(context.WithoutCancel(a.r.ctx)); err != nil {
-		a.r.fail(err)
+		a.r.wrote([]record{r.rec})
 	}
 }
 
 func (a *appender) drain() {
-	for _, in := range a.inputs {
-		close(in)
+	for _, s := range a.shards {
+		close(s.acks)
 	}
-	a.writers.Wait()
+	a.readers.Wait()
+	for _, s := range a.shards {
+		if err := s.Close(context.WithoutCancel(a.r.ctx)); err != nil {
+			a.r.fail(err)
+		}
+	}
 }
