@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -11,7 +12,8 @@ import (
 
 // benchCmd runs the experiments behind the producer path.
 type benchCmd struct {
-	Sink benchSinkCmd `cmd:"" help:"50,000 records into one slow sink: a goroutine each, queues, batches, our appender."`
+	Sink    benchSinkCmd    `cmd:"" help:"50,000 records into one slow sink: a goroutine each, queues, batches, our appender."`
+	Logging benchLoggingCmd `cmd:"" help:"What lines logged per request cost a service that answers reads."`
 }
 
 type benchSinkCmd struct {
@@ -47,19 +49,27 @@ func (c *benchSinkCmd) Run(p *process) error {
 	if err != nil {
 		return err
 	}
-	res.Command = strings.Join(append([]string{"rmatail"}, os.Args[1:]...), " ")
+	res.Command = commandLine()
 	if c.PNG != "" {
 		if err := writeFile(c.PNG, res.WritePNG); err != nil {
 			return err
 		}
 	}
-	if c.JSON {
-		e := json.NewEncoder(p.stdout)
-		e.SetIndent("", " ")
-		return e.Encode(res)
-	}
-	return res.Write(p.stdout)
+	return show(p, c.JSON, res)
 }
+
+// show prints a result.
+func show(p *process, asJSON bool, res interface{ Write(io.Writer) error }) error {
+	if !asJSON {
+		return res.Write(p.stdout)
+	}
+	e := json.NewEncoder(p.stdout)
+	e.SetIndent("", " ")
+	return e.Encode(res)
+}
+
+// commandLine is this process's, to go with what it measured.
+func commandLine() string { return strings.Join(append([]string{"rmatail"}, os.Args[1:]...), " ") }
 
 func (c *benchSinkCmd) waits(cfg *sink.Config) error {
 	for _, name := range c.Wait {

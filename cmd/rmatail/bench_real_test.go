@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rmatail/rmatail/bench/service"
 	"github.com/rmatail/rmatail/bench/sink"
 )
 
@@ -39,6 +40,26 @@ func TestRealBenchSink(t *testing.T) {
 	}
 	for _, args := range [][]string{{"--wait", "never"}, {"--records", "0"}, {"--records", "99999999"}} {
 		if r := rmatail(t, nil, append([]string{"bench", "sink"}, args...)...); r.code != exitUsage {
+			t.Errorf("%v: exit code %d\n%s", args, r.code, r.stderr)
+		}
+	}
+}
+
+func TestRealBenchLogging(t *testing.T) {
+	r := must(t, nil, "bench", "logging", "--lines", "50", "--for", "50ms", "--clients", "4", "--json")
+	var res service.Result
+	if err := json.Unmarshal([]byte(r.stdout), &res); err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Phases) != len(service.Phases(50)) || res.Environment.Go == "" || res.Command == "" {
+		t.Errorf("result: %+v", res)
+	}
+	r = must(t, nil, "bench", "logging", "--node", "--for", "50ms")
+	if n := strings.Count(r.stdout, "node, "); n != 2 {
+		t.Errorf("%d phases of the node:\n%s", n, r.stdout)
+	}
+	for _, args := range [][]string{{"--lines", "0"}, {"--for", "0s"}, {"--clients", "99999"}} {
+		if r := rmatail(t, nil, append([]string{"bench", "logging"}, args...)...); r.code != exitUsage {
 			t.Errorf("%v: exit code %d\n%s", args, r.code, r.stderr)
 		}
 	}

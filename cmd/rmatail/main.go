@@ -32,7 +32,8 @@ type cli struct {
 	Ls      lsCmd      `cmd:"" help:"List shards."`
 	Stat    statCmd    `cmd:"" help:"Show a shard, or the node."`
 	Demo    demoCmd    `cmd:"" help:"Append a real log here, follow it with several processes, and check every byte."`
-	Bench   benchCmd   `cmd:"" help:"Measure: what queues and batches do for producers."`
+	Bench   benchCmd   `cmd:"" help:"Measure what queues and batches do for producers, and what logging costs."`
+	Advise  adviseCmd  `cmd:"" help:"Say from measurements whether producers need a queue, and how large."`
 	Version versionCmd `cmd:"" help:"Show the version."`
 
 	DemoConsumer demoConsumerCmd `cmd:"" hidden:"" help:"One consumer of the demo."`
