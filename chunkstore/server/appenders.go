@@ -56,23 +56,40 @@ func newAppenders(l Limits, log *slog.Logger, open func(context.Context, layout.
 	return a
 }
 
-// append appends to a shard at an offset, or at the end.
-func (a *appenders) append(ctx context.Context, shard layout.Shard, off uint64, p []byte) (pos uint64, err error) {
+// begun is an append that is in its shard's queue, or the error that kept it out.
+type begun struct {
+	place *place // in use until end; nil: none
+	ack   producer.Ack
+	err   error
+}
+
+// begin puts an append, at an offset or at the end, into its shard's queue, and
+// waits for room there. Every begin needs an end.
+func (a *appenders) begin(ctx context.Context, shard layout.Shard, off uint64, p []byte) begun {
 	pl, err := a.acquire(ctx, shard)
 	if err != nil {
-		return 0, err
+		return begun{err: err}
 	}
-	defer a.release(pl)
-	ack, err := pl.appender.AppendAt(ctx, off, p)
-	if err == nil {
-		pos, err = ack.Wait(ctx)
+	b := begun{place: pl}
+	b.ack, b.err = pl.appender.AppendAt(ctx, off, p)
+	return b
+}
+
+// end waits until an append is settled, and returns where it lies.
+func (a *appenders) end(ctx context.Context, b begun) (pos uint64, err error) {
+	if b.place == nil {
+		return 0, b.err
+	}
+	defer a.release(b.place)
+	if err = b.err; err == nil {
+		pos, err = b.ack.Wait(ctx)
 	}
 	switch {
 	case errors.Is(err, producer.ErrFenced):
-		a.retire(pl)
+		a.retire(b.place)
 		return 0, &wire.Error{Status: wire.StatusLocked, Message: err.Error()}
 	case errors.Is(err, producer.ErrClosed), errors.Is(err, durable.ErrFailed):
-		a.retire(pl) // opening the shard anew recovers it
+		a.retire(b.place) // opening the shard anew recovers it
 	}
 	return pos, err
 }
@@ -222,6 +239,28 @@ func (a *appenders) count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.mu.places)
+}
+
+// stats is what the open appenders have measured, merged.
+func (a *appenders) stats() *producer.Stats {
+	a.mu.Lock()
+	var open []*producer.Appender
+	for _, pl := range a.mu.places {
+		select {
+		case <-pl.opened:
+			if pl.appender != nil {
+				open = append(open, pl.appender)
+			}
+		default:
+		}
+	}
+	a.mu.Unlock()
+	sum := new(producer.Stats)
+	for _, p := range open {
+		s := p.Stats()
+		sum.Merge(&s)
+	}
+	return sum
 }
 
 // close refuses further appends, and flushes and closes every shard once those

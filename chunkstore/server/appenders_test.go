@@ -100,6 +100,11 @@ func newPool(t *testing.T, limit int, idle time.Duration) *pool {
 	return p
 }
 
+// append appends and waits.
+func (p *pool) append(ctx context.Context, shard layout.Shard, off uint64, b []byte) (uint64, error) {
+	return p.end(ctx, p.begin(ctx, shard, off, b))
+}
+
 func numbered(i int) layout.Shard { return layout.Shard{Stream: "s", Number: uint32(i)} }
 
 func TestAppendersAreBounded(t *testing.T) {

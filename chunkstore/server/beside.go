@@ -14,7 +14,7 @@ func (c *conn) beside(h wire.Header, p []byte) error {
 	var run func(ctx context.Context, h wire.Header, p []byte) error
 	switch h.Op {
 	case wire.OpAppend:
-		run = c.append
+		return c.append(h, p)
 	case wire.OpStat:
 		run = c.stat
 	case wire.OpReadDurable:

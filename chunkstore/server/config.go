@@ -50,7 +50,8 @@ type Config struct {
 	// Dir is the durable directory that the node owns. Empty: the node is a cache
 	// alone, and refuses durable operations with wire.ErrNoStore.
 	Dir string
-	// Durable says how appends become durable. Its Logger and Clock are the node's.
+	// Durable says how appends become durable, and how long they are kept. Its
+	// Logger and Clock are the node's.
 	Durable durable.Options
 	// Arena is how the arena is made: its size (64 MiB), pages, locking, times to
 	// live. Its Clock is the node's, if unset.
@@ -70,6 +71,8 @@ type Config struct {
 
 	// EvictEvery is how often expired chunks and lengths are swept. 1 s.
 	EvictEvery time.Duration
+	// RetainEvery is how often segments that Durable no longer keeps are removed. 1 min.
+	RetainEvery time.Duration
 	// Heartbeat is how often the node's appenders publish when idle. 1 s.
 	Heartbeat time.Duration
 
@@ -98,6 +101,8 @@ type Limits struct {
 	DurableBytes int
 	// Appenders are the shards that are open for append at once. 1,024.
 	Appenders int
+	// Writers are the shards whose batches are on the disk at once. 32.
+	Writers int
 	// AppenderIdle is how long a shard stays open after its last append. 10 min.
 	AppenderIdle time.Duration
 	// Handshake bounds the time from accept to the Hello. 5 s.
@@ -128,6 +133,7 @@ func (l Limits) withDefaults() Limits {
 	l.DurableReads = cmp.Or(l.DurableReads, 16)
 	l.DurableBytes = cmp.Or(l.DurableBytes, 32<<20)
 	l.Appenders = cmp.Or(l.Appenders, 1024)
+	l.Writers = cmp.Or(l.Writers, 32)
 	l.AppenderIdle = cmp.Or(l.AppenderIdle, 10*time.Minute)
 	l.Handshake = cmp.Or(l.Handshake, 5*time.Second)
 	l.Frame = cmp.Or(l.Frame, 30*time.Second)
@@ -142,6 +148,7 @@ func (l Limits) withDefaults() Limits {
 func (c Config) withDefaults() Config {
 	c.Arena.Bytes = cmp.Or(c.Arena.Bytes, 64<<20)
 	c.EvictEvery = cmp.Or(c.EvictEvery, time.Second)
+	c.RetainEvery = cmp.Or(c.RetainEvery, time.Minute)
 	c.Heartbeat = cmp.Or(c.Heartbeat, time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Clock == nil {
@@ -187,7 +194,7 @@ func (c Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"eviction interval", c.EvictEvery}, {"heartbeat", c.Heartbeat},
+		{"eviction interval", c.EvictEvery}, {"retention interval", c.RetainEvery}, {"heartbeat", c.Heartbeat},
 	} {
 		if d.value <= 0 {
 			return fmt.Errorf("%w: %s of %v; leave it unset for the default", ErrConfig, d.name, d.value)
@@ -204,7 +211,7 @@ func (l Limits) validate() error {
 	}{
 		{"connections", l.Connections, 1}, {"in-flight requests", l.InFlight, 1}, {"in-flight bytes", l.InFlightBytes, 1 << 20},
 		{"append bytes", l.AppendBytes, 1 << 20}, {"durable reads", l.DurableReads, 1}, {"durable bytes", l.DurableBytes, 1 << 20},
-		{"appenders", l.Appenders, 1}, {"flush bytes", l.FlushBytes, 1}, {"queue pairs", l.QueuePairs, 1},
+		{"appenders", l.Appenders, 1}, {"writers", l.Writers, 1}, {"flush bytes", l.FlushBytes, 1}, {"queue pairs", l.QueuePairs, 1},
 	} {
 		if n.value < n.least {
 			return fmt.Errorf("%w: limit of %d %s, want at least %d", ErrConfig, n.value, n.name, n.least)

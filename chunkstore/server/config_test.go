@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/fallback/durable"
+	"github.com/rmatail/rmatail/fallback/wire"
 )
 
 func TestValidate(t *testing.T) {
@@ -37,6 +39,8 @@ func TestValidate(t *testing.T) {
 		{"Retries", func(c *Config) { c.RDMA.Retries = 9 }},
 		{"eviction interval", func(c *Config) { c.EvictEvery = -1 }},
 		{"heartbeat", func(c *Config) { c.Heartbeat = -time.Second }},
+		{"retention interval", func(c *Config) { c.RetainEvery = -1 }},
+		{"writers", func(c *Config) { c.Limits.Writers = -1 }},
 		{"connections", func(c *Config) { c.Limits.Connections = -1 }},
 		{"at least 1048576", func(c *Config) { c.Limits.DurableBytes = 1000 }},
 		{"handshake time", func(c *Config) { c.Limits.Handshake = -1 }},
@@ -171,6 +175,28 @@ func TestRealExpiredChunksAreEvicted(t *testing.T) {
 	})
 	appendPattern(t, durable.NewRemote(dial(t, s)), shardA, 0, 100_000)
 	eventually(t, "no extent is left", func() bool { return s.Stats().Arena.Extents.Used == 0 })
+}
+
+func TestRealRetention(t *testing.T) {
+	s := serve(t, func(c *Config) {
+		c.Durable.SegmentBytes, c.Durable.RetainBytes, c.RetainEvery = 10_000, 20_000, 5*time.Millisecond
+	})
+	store := durable.NewRemote(dial(t, s))
+	appendPattern(t, store, shardA, 0, 100_000)
+	eventually(t, "old segments are gone", func() bool { return s.Stats().SegmentBytesRemoved > 50_000 })
+	info, err := store.Stat(t.Context(), shardA.String())
+	if err != nil || info.First == 0 || info.Length != 100_000 || info.Length-info.First < 20_000 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	var gone *wire.Error
+	if _, err := store.ReadAt(t.Context(), shardA.String(), 0, make([]byte, 10)); !errors.As(err, &gone) || gone.Status != wire.StatusOutOfRetention || gone.Arg0 < info.First {
+		t.Errorf("read of what is gone: %v", err)
+	}
+	got := make([]byte, 20_000)
+	if _, err := store.ReadAt(t.Context(), shardA.String(), 80_000, got); err != nil || !bytes.Equal(got, pattern(80_000, len(got))) {
+		t.Errorf("what is kept: %v", err)
+	}
+	appendPattern(t, store, shardA, 100_000, 130_000)
 }
 
 func TestPrivateDir(t *testing.T) {

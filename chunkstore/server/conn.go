@@ -45,6 +45,7 @@ type conn struct {
 		requests, bytes int
 	}
 	pairs pairs
+	lines lines
 
 	// write is the right to write to nc.
 	write struct {

@@ -19,6 +19,11 @@
 // arena read that was pipelined behind. What exceeds a limit is refused with
 // wire.ErrBusy; nothing queues without bound.
 //
+// Appends of one connection to one shard keep their order, and so do their
+// replies. Those of all connections go through one queue for each shard, that of
+// its producer.Appender, so that one flush serves them together. A full queue
+// makes them wait, within their deadlines; it never drops one.
+//
 // A panic in a connection ends that connection alone. It is counted, and the
 // count must be zero: it is a bug.
 //

@@ -49,6 +49,8 @@ func newCollector(s *Server) *collector {
 	count("append_bytes_total", "Bytes appended by clients.", func(s Stats) float64 { return float64(s.AppendBytes) })
 	count("durable_reads_total", "Durable reads for clients.", func(s Stats) float64 { return float64(s.DurableReads) })
 	count("durable_read_bytes_total", "Durable bytes read for clients.", func(s Stats) float64 { return float64(s.DurableReadBytes) })
+	count("segments_removed_total", "Segment files removed by retention.", func(s Stats) float64 { return float64(s.SegmentsRemoved) })
+	count("segment_bytes_removed_total", "Bytes of segment files removed by retention.", func(s Stats) float64 { return float64(s.SegmentBytesRemoved) })
 	gauge("appenders", "Shards open for append.", func(s Stats) float64 { return float64(s.Appenders) })
 	gauge("shared_memory_consumers", "Consumers that hold the arena's mapping.", func(s Stats) float64 { return float64(s.SharedMemory) })
 	gauge("queue_pairs", "RDMA connections.", func(s Stats) float64 { return float64(s.QueuePairs) })

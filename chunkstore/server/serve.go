@@ -20,6 +20,9 @@ func (s *Server) Serve(ctx context.Context) error {
 		return ErrClosed
 	}
 	failed := make(chan error, 1)
+	if s.retains() && !s.serving.start(s.retention) {
+		return ErrClosed
+	}
 	if !s.serving.start(s.evictions) || !s.serving.start(func() { failed <- s.accept() }) {
 		return ErrClosed
 	}
@@ -112,6 +115,31 @@ func (s *Server) evictions() {
 			if s.appenders != nil {
 				s.appenders.sweep()
 			}
+		}
+	}
+}
+
+// retains says whether there is anything to remove, ever.
+func (s *Server) retains() bool {
+	return s.store != nil && (s.cfg.Durable.RetainAge > 0 || s.cfg.Durable.RetainBytes > 0)
+}
+
+// retention removes segments that are no longer kept: at once, and then now and
+// then. It has a goroutine of its own, as removing a large file takes time.
+func (s *Server) retention() {
+	t := time.NewTicker(s.cfg.RetainEvery)
+	defer t.Stop()
+	for {
+		r, err := s.store.Retain(s.serving)
+		s.counters.segmentsRemoved.Add(uint64(r.Segments))
+		s.counters.segmentBytesRemoved.Add(r.Bytes)
+		if err != nil && s.serving.Err() == nil {
+			s.log.Error("segments that are not to be kept are still there", "err", err, "again_in", s.cfg.RetainEvery)
+		}
+		select {
+		case <-s.serving.Done():
+			return
+		case <-t.C:
 		}
 	}
 }

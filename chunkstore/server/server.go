@@ -28,7 +28,8 @@ type Server struct {
 	arena     *chunkstore.Arena
 	cache     arenaCache
 	appenders *appenders // nil without a store
-	export    export     // nil without RDMA
+	writers   *producer.Workers
+	export    export // nil without RDMA
 	// rdmaReason says why there is no RDMA; empty if there is.
 	rdmaReason string
 	socket     *local.Server // nil without shared memory
@@ -78,7 +79,7 @@ func newServer(cfg Config, p parts) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, parts: p, started: time.Now(), bootID: bootID(),
 		appendBytes: newBudget(cfg.Limits.AppendBytes), durableBytes: newBudget(cfg.Limits.DurableBytes),
-		disk: make(chan struct{}, cfg.Limits.DurableReads),
+		disk: make(chan struct{}, cfg.Limits.DurableReads), writers: producer.NewWorkers(cfg.Limits.Writers),
 	}
 	s.conns.open = make(map[*conn]struct{})
 	s.shutdown.done = make(chan struct{})
@@ -148,7 +149,7 @@ func (s *Server) openShard(ctx context.Context, shard layout.Shard) (*producer.A
 		return nil, err
 	}
 	a, err := producer.Open(ctx, producer.Config{
-		Shard: shard, Log: log, Cache: s.cache, CacheTimeout: -1, Heartbeat: s.cfg.Heartbeat,
+		Shard: shard, Log: log, Cache: s.cache, CacheTimeout: -1, Heartbeat: s.cfg.Heartbeat, Workers: s.writers,
 		ReadTail: func(ctx context.Context, pos uint64, p []byte) (int, error) {
 			return s.store.ReadAt(ctx, name, pos, p)
 		},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/fallback/wire"
+	"github.com/rmatail/rmatail/producer"
 )
 
 // Stats is the state of a node, also as JSON by the operation NodeStat.
@@ -39,10 +40,17 @@ type Stats struct {
 	AppendBytes      uint64 `json:"append_bytes"`
 	DurableReads     uint64 `json:"durable_reads"`
 	DurableReadBytes uint64 `json:"durable_read_bytes"`
-	Appenders        int    `json:"appenders"`     // shards open for append
-	SharedMemory     int    `json:"shared_memory"` // consumers that hold the mapping
-	QueuePairs       int    `json:"queue_pairs"`   // RDMA connections
-	Panics           uint64 `json:"panics"`        // bugs: must be zero
+	// What retention has removed.
+	SegmentsRemoved     uint64 `json:"segments_removed"`
+	SegmentBytesRemoved uint64 `json:"segment_bytes_removed"`
+
+	Appenders int `json:"appenders"` // shards open for append
+	// Producer is what the appenders of the shards that are open have measured,
+	// merged; nil without a durable directory.
+	Producer     *producer.Stats `json:"producer,omitempty"`
+	SharedMemory int             `json:"shared_memory"` // consumers that hold the mapping
+	QueuePairs   int             `json:"queue_pairs"`   // RDMA connections
+	Panics       uint64          `json:"panics"`        // bugs: must be zero
 
 	Arena chunkstore.Stats `json:"arena"`
 }
@@ -62,6 +70,7 @@ type counters struct {
 	arenaReads, arenaReadBytes                           atomic.Uint64
 	appends, appendBytes                                 atomic.Uint64
 	durableReads, durableReadBytes                       atomic.Uint64
+	segmentsRemoved, segmentBytesRemoved                 atomic.Uint64
 	panics                                               atomic.Uint64
 }
 
@@ -109,6 +118,7 @@ func (s *Server) Stats() Stats {
 		ArenaReads: c.arenaReads.Load(), ArenaReadBytes: c.arenaReadBytes.Load(),
 		Appends: c.appends.Load(), AppendBytes: c.appendBytes.Load(),
 		DurableReads: c.durableReads.Load(), DurableReadBytes: c.durableReadBytes.Load(),
+		SegmentsRemoved: c.segmentsRemoved.Load(), SegmentBytesRemoved: c.segmentBytesRemoved.Load(),
 		QueuePairs: int(c.queuePairs.Load()), Panics: c.panics.Load(),
 		Arena: s.arena.Stats(),
 	}
@@ -127,6 +137,7 @@ func (s *Server) Stats() Stats {
 	}
 	if s.appenders != nil {
 		st.Appenders = s.appenders.count()
+		st.Producer = s.appenders.stats()
 	}
 	return st
 }

@@ -19,29 +19,6 @@ func (s *Server) hasStore() error {
 	return &wire.Error{Status: wire.StatusNoStore, Message: "this node is a cache alone; use one that was started with a durable directory (--dir)"}
 }
 
-func (c *conn) append(ctx context.Context, h wire.Header, p []byte) error {
-	if err := c.s.hasStore(); err != nil {
-		return err
-	}
-	req, err := wire.ParseAppend(p)
-	if err != nil {
-		return err
-	}
-	shard, err := parseShard(req.Shard)
-	if err != nil {
-		return err
-	}
-	pos, err := c.s.appenders.append(ctx, shard, req.Offset, req.Data)
-	if err != nil {
-		return err
-	}
-	c.s.counters.appends.Add(1)
-	c.s.counters.appendBytes.Add(uint64(len(req.Data)))
-	var b [16]byte
-	c.answer(h, wire.Appended{Pos: pos, End: pos + uint64(len(req.Data))}.AppendTo(b[:0]), nil)
-	return nil
-}
-
 func (c *conn) stat(ctx context.Context, h wire.Header, p []byte) error {
 	if err := c.s.hasStore(); err != nil {
 		return err

@@ -29,6 +29,9 @@ type serveCmd struct {
 	SegmentBytes size          `help:"Begin a new segment file at this size." default:"256MiB" placeholder:"SIZE"`
 	SegmentAge   time.Duration `help:"Begin a new segment file at this age." default:"1h" placeholder:"TIME"`
 
+	RetainAge   time.Duration `help:"Keep what was appended within this time, and remove older segment files. Default: keep everything." placeholder:"TIME"`
+	RetainBytes size          `help:"Keep so many of each shard's last bytes, and remove segment files below. Default: keep everything." placeholder:"SIZE"`
+
 	Socket   string   `help:"Unix socket that hands the arena to processes of this host, read-only; none: no shared memory. Default: rmatail-UID/PORT.sock under the temporary directory." placeholder:"PATH"`
 	RDMA     rdmaMode `name:"rdma" help:"Export the arena by RDMA: auto (when it can be had), off or require." default:"auto" placeholder:"WHEN"`
 	Device   string   `help:"RDMA device (default: every usable one)." placeholder:"NAME"`
@@ -48,7 +51,8 @@ type ready struct {
 func (c *serveCmd) config(p *process) server.Config {
 	return server.Config{
 		Listen: c.Listen, Dir: c.Dir, HTTP: c.HTTP, Socket: c.Socket,
-		Durable:  durable.Options{Policy: durable.Policy(c.Policy), Interval: c.Interval, SegmentBytes: int64(c.SegmentBytes), SegmentAge: c.SegmentAge},
+		Durable: durable.Options{Policy: durable.Policy(c.Policy), Interval: c.Interval, SegmentBytes: int64(c.SegmentBytes), SegmentAge: c.SegmentAge,
+			RetainAge: c.RetainAge, RetainBytes: int64(c.RetainBytes)},
 		Arena:    c.arena(),
 		RDMAMode: server.RDMAMode(c.RDMA), RDMA: rdma.Config{Device: c.Device, GIDIndex: c.GIDIndex, Logger: p.log},
 		Limits: server.Limits{Connections: c.MaxConnections},

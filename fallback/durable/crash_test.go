@@ -65,6 +65,9 @@ func (h *history) live(fsys *memFS, boot uint64, o Options, n int, lossy bool) e
 			return nil
 		}
 		pos, h.acked = end, end
+		if err := d.retainShard("logs/0001", new(Retained)); err != nil && !fsys.down() {
+			return fmt.Errorf("retention: %w", err)
+		}
 	}
 	return nil
 }
@@ -119,25 +122,37 @@ func TestCrashAtEveryStep(t *testing.T) {
 	for _, policy := range []Policy{Always, Interval, Never} {
 		for _, power := range []string{"kill", "power"} {
 			t.Run(policy.String()+"/"+power, func(t *testing.T) {
-				o := Options{Policy: policy, SegmentBytes: 1500, Interval: time.Millisecond}
-				// Without a crash, to learn how many steps there are.
-				whole := newMemFS(rand.New(rand.NewPCG(1, 1)))
-				h := history{rng: rand.New(rand.NewPCG(1, 1)), borders: map[uint64]bool{}}
-				if err := h.live(whole, 1, o, 12, false); err != nil {
-					t.Fatal(err)
-				}
-				steps, lives := whole.steps, 0
-				for at := 1; at <= steps; at++ {
-					for seed := range seeds() {
-						if err := crashAt(at, seed, o, power == "power", &lives); err != nil {
-							t.Fatalf("crash at step %d of %d, seed %d: %v", at, steps, seed, err)
-						}
-					}
-				}
-				t.Logf("%d steps, %d lives", steps, lives)
+				everyStep(t, power == "power", Options{Policy: policy, SegmentBytes: 1500, Interval: time.Millisecond})
 			})
 		}
 	}
+}
+
+// The same with retention under way: no crash leaves a gap between segments.
+func TestCrashDuringRetention(t *testing.T) {
+	for _, power := range []string{"kill", "power"} {
+		t.Run(power, func(t *testing.T) {
+			everyStep(t, power == "power", Options{SegmentBytes: 400, RetainBytes: 600})
+		})
+	}
+}
+
+func everyStep(t *testing.T, power bool, o Options) {
+	// Without a crash, to learn how many steps there are.
+	whole := newMemFS(rand.New(rand.NewPCG(1, 1)))
+	h := history{rng: rand.New(rand.NewPCG(1, 1)), borders: map[uint64]bool{}}
+	if err := h.live(whole, 1, o, 12, false); err != nil {
+		t.Fatal(err)
+	}
+	steps, lives := whole.steps, 0
+	for at := 1; at <= steps; at++ {
+		for seed := range seeds() {
+			if err := crashAt(at, seed, o, power, &lives); err != nil {
+				t.Fatalf("crash at step %d of %d, seed %d: %v", at, steps, seed, err)
+			}
+		}
+	}
+	t.Logf("%d steps, %d lives", steps, lives)
 }
 
 // seeds is how many outcomes of each crash are tried.

@@ -17,9 +17,9 @@
 // creation time and the base position, 20 digits. A new segment is never named
 // before its predecessor, even when the clock steps back. The newest segment is
 // the active one; it rolls over by size or age, at a border between appends.
-// Removing the oldest segments by hand is how retention works; the first kept
-// position is the base of the oldest file that is left. Files with other names
-// are ignored.
+// Dir.Retain removes the oldest ones by age and size, and anybody may by hand, at
+// any time, from the oldest on; the first kept position is the base of the oldest
+// file that is left. Files with other names are ignored.
 //
 // shard is text: a version, the incarnation (random, drawn when the shard is
 // created) and a CRC. It is only ever replaced by rename.

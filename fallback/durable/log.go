@@ -196,7 +196,7 @@ func (l *Log) add(p []byte) (*waiter, chan struct{}) {
 }
 
 // Info returns what is known without a look at the disk: First is as of the last
-// roll-over. Length counts readable bytes only, as other processes see them.
+// roll-over or Dir.Retain. Length counts readable bytes only, as other processes see them.
 func (l *Log) Info() Info {
 	return Info{Incarnation: l.incarnation, First: l.first.Load(), Length: l.length.Load(), Sealed: l.sealed.Load()}
 }

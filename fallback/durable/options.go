@@ -74,6 +74,12 @@ type Options struct {
 	// SegmentAge is the age at which a non-empty segment rolls over, at the next
 	// append; default 1 h.
 	SegmentAge time.Duration
+	// RetainAge and RetainBytes are what Dir.Retain keeps of a shard at least: what
+	// was appended within that time, and so many of its last bytes. Whole segments
+	// go, so that up to a segment more stays; with both set, either removes. Zero
+	// keeps everything.
+	RetainAge   time.Duration
+	RetainBytes int64
 	// QueueBytes bounds what waits for the flush under way, per open log; callers
 	// of Append block above it. Default and maximum 4 MiB, at least MaxAppend. A
 	// log uses up to twice that.
@@ -122,6 +128,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("flush interval %v: want 1ms or more", o.Interval)
 	case o.SegmentAge < 0 || o.SegmentBytes < 1:
 		return o, fmt.Errorf("segments of %d bytes or %v: want more than nothing", o.SegmentBytes, o.SegmentAge)
+	case o.RetainAge < 0 || o.RetainBytes < 0:
+		return o, fmt.Errorf("retention of %v or %d bytes: want 0 (everything) or more", o.RetainAge, o.RetainBytes)
 	case o.QueueBytes < MaxAppend || o.QueueBytes > maxGroup:
 		return o, fmt.Errorf("queue of %d bytes: want %d to %d", o.QueueBytes, MaxAppend, maxGroup)
 	case o.OpenFiles < 1:

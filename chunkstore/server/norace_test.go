@@ -1,0 +1,5 @@
+//go:build !race
+
+package server
+
+const killedRecords = 1_000_000
