@@ -31,11 +31,7 @@ func measure(ctx context.Context, row Row, records, recordBytes int, dir string)
 	if err != nil {
 		return row, err
 	}
-	r := &run{sink: newPool(all), payload: payload(recordBytes), e2e: make([]int64, records), enqueue: make([]time.Duration, records)}
-	for i := range r.e2e {
-		r.e2e[i] = -1
-	}
-	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r := newRun(ctx, all, records, recordBytes)
 	defer r.cancel(nil)
 	runtime.GC()
 	debug.FreeOSMemory() // each row begins with the same heap
@@ -59,6 +55,15 @@ func measure(ctx context.Context, row Row, records, recordBytes int, dir string)
 	}
 	r.count(&row)
 	return row, nil
+}
+
+func newRun(ctx context.Context, all []connection, records, recordBytes int) *run {
+	r := &run{sink: newPool(all), payload: payload(recordBytes), start: time.Now(), e2e: make([]int64, records), enqueue: make([]time.Duration, records)}
+	for i := range r.e2e {
+		r.e2e[i] = -1
+	}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	return r
 }
 
 // produce offers all records as fast as it can, and returns how many were taken.

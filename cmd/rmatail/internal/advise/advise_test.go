@@ -61,6 +61,13 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+func TestFewWritesAreSaid(t *testing.T) {
+	f := Facts{Arrivals: 9, ArrivalsPeak: 2, ArrivalsMean: 1, SinkP50: 1000, SinkP99: 2000, Batches: 9}
+	if a := Decide(f, Wishes{}); len(a.Warnings) != 1 || !strings.Contains(a.Warnings[0], "only 9 writes") {
+		t.Errorf("warnings: %q", a.Warnings)
+	}
+}
+
 // Whatever was measured, the advice is one that can be followed.
 func TestAdviceIsWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

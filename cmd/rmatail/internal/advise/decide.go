@@ -16,6 +16,7 @@ const (
 	leastBatch     = 64
 	mostBatch      = 4096
 	batchBytes     = 1 << 20 // the largest append
+	fewBatches     = 1000    // a p99 rests on ten of them
 )
 
 // Wishes are what cannot be measured.
@@ -69,6 +70,9 @@ func Decide(f Facts, w Wishes) Advice {
 		{"what a lost record costs", w.Loss.cost, 0, w.Loss.String()},
 		{"capacity needed, records", math.Ceil(capacity), 0, fmt.Sprintf("%.0f/s for %s until the queue is empty", f.ArrivalsPeak, round(drain))},
 	}}
+	if f.Batches > 0 && f.Batches < fewBatches {
+		a.warn("only %d writes were measured: their p99 is about the slowest one", f.Batches)
+	}
 	// A write takes its usual time, and one in a hundred longer.
 	write := f.SinkP50.Seconds() + 0.01*f.SinkP99.Seconds()
 	busy := f.ArrivalsPeak * write // connections that the peak keeps busy, one record a write
