@@ -1,9 +1,6 @@
 package sink
 
-import (
-	"context"
-	"sync"
-)
+import "sync"
 
 // record is what is written: its number and when it was made.
 type record struct {
@@ -124,9 +121,5 @@ func (r *run) wrote(batch []record) {
 	}
 }
 
-// fail ends the run with its first error.
-func (r *run) fail(err error) {
-	if r.ctx.Err() == nil || context.Cause(r.ctx) == err {
-		r.cancel(err)
-	}
-}
+// fail ends the run; the first error counts.
+func (r *run) fail(err error) { r.cancel(err) }

@@ -15,6 +15,7 @@ const watchEvery = 2 * time.Millisecond
 type peaks struct {
 	stop, done chan struct{}
 	samples    []metrics.Sample
+	before     uint64 // heap at the beginning
 	most       [3]uint64
 }
 
@@ -22,6 +23,8 @@ func watch() *peaks {
 	p := &peaks{stop: make(chan struct{}), done: make(chan struct{}), samples: []metrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"},
 	}}
+	p.look()
+	p.before = p.most[0]
 	go p.run()
 	return p
 }

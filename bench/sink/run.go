@@ -36,6 +36,7 @@ func measure(ctx context.Context, row Row, records, recordBytes int, dir string)
 	runtime.GC()
 	debug.FreeOSMemory() // each row begins with the same heap
 	peaks := watch()
+	row.HeapBefore = peaks.before
 	r.start = time.Now()
 	p, err := r.path(row)
 	if err == nil {
