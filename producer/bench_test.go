@@ -42,6 +42,54 @@ func BenchmarkTwoUnderWay(b *testing.B) {
 	}
 }
 
+// exactLog is a sink that takes exactly as long as it says, whatever it is given:
+// 200 us, and 5 ms each hundredth time. (time.Sleep would make 200 us more than 1 ms.)
+type exactLog struct {
+	nullLog
+	calls int
+}
+
+func (l *exactLog) Append(ctx context.Context, off uint64, p []byte) (uint64, error) {
+	d := 200 * time.Microsecond
+	if l.calls++; l.calls%100 == 0 {
+		d = 5 * time.Millisecond
+	}
+	for began := time.Now(); time.Since(began) < d; {
+	}
+	return l.nullLog.Append(ctx, off, p)
+}
+
+// BenchmarkBatch appends from one producer that never waits for an Ack: what the
+// batch is worth before a sink with a fixed cost.
+func BenchmarkBatch(b *testing.B) {
+	for _, records := range []int{1, 64} {
+		for _, queue := range []int{256, 1024} {
+			b.Run(fmt.Sprintf("batch=%d/queue=%d", records, queue), func(b *testing.B) {
+				a, err := Open(b.Context(), Config{Shard: testShard, Log: &exactLog{nullLog: nullLog{info: durable.Info{Incarnation: 1}}},
+					Limits: Limits{BatchRecords: records, QueueRecords: queue}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				record := make([]byte, 200)
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := a.Append(context.Background(), record); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := a.Close(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+				s := a.Stats()
+				b.ReportMetric(float64(s.Records)/b.Elapsed().Seconds(), "records/s")
+				b.ReportMetric(float64(s.AckP99.Microseconds()), "p99-us")
+			})
+		}
+	}
+}
+
+// BenchmarkClosedLoop has producers that wait for each Ack, on a durable log with
+// a flush for each batch: what the linger is worth.
 func BenchmarkClosedLoop(b *testing.B) {
 	for _, linger := range []time.Duration{-1, 2 * time.Millisecond} {
 		for _, n := range []int{1, 8, 64} {

@@ -70,28 +70,29 @@ func newQueue(cfg Config, m *metrics) *queue {
 }
 
 // put queues a record, or does with it what the policy says. With noWait it
-// refuses with ErrQueueFull instead of blocking.
+// refuses with ErrQueueFull instead of blocking, and the record has not come yet.
 func (q *queue) put(ctx context.Context, off uint64, p []byte, wait patience) (Ack, error) {
 	now := time.Now()
 	q.mu.Lock()
-	q.mu.gauge.arrive(now)
-	if q.mu.err != nil {
+	room := len(q.mu.blocked) == 0 && q.fits(len(p))
+	switch {
+	case q.mu.err != nil:
 		defer q.mu.Unlock()
 		return Ack{}, q.mu.err
+	case !room && q.policy == Block && wait == noWait:
+		defer q.mu.Unlock()
+		return Ack{}, fmt.Errorf("%w: %d records, %d bytes wait for %v", ErrQueueFull, q.mu.records, q.mu.bytes, q.shard)
 	}
-	if len(q.mu.blocked) == 0 && q.fits(len(p)) {
+	q.mu.gauge.arrive(now)
+	switch {
+	case room:
 		k := q.add(off, p, now)
 		q.mu.Unlock()
 		return k, nil
-	}
-	switch {
 	case q.policy == DropNewest:
 		return Ack{}, q.dropNewest(now)
 	case q.policy == DropOldest:
 		return q.dropOldest(off, p, now), nil
-	case wait == noWait:
-		defer q.mu.Unlock()
-		return Ack{}, fmt.Errorf("%w: %d records, %d bytes wait for %v", ErrQueueFull, q.mu.records, q.mu.bytes, q.shard)
 	}
 	w := q.spares.Get().(*blocked)
 	w.off, w.p = off, p
@@ -262,7 +263,7 @@ func (q *queue) next(now time.Time) (b *batch, wait time.Duration, ended bool) {
 func (q *queue) linger(now time.Time) time.Duration {
 	b := q.mu.waiting[0]
 	switch {
-	case b.born.Before(q.mu.landed), q.mu.last < 2, b.n >= q.mu.last, len(q.mu.waiting) > 1, len(q.mu.blocked) > 0, len(b.buf) >= q.limits.BatchBytes, q.mu.hurry, q.mu.closing:
+	case b.born.Before(q.mu.landed), b.n >= q.mu.last, len(q.mu.waiting) > 1, len(q.mu.blocked) > 0, len(b.buf) >= q.limits.BatchBytes, q.mu.hurry, q.mu.closing:
 		return 0
 	}
 	return q.mu.landed.Add(q.limits.Linger).Sub(now)

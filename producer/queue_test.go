@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -275,6 +276,36 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustClose(t, a)
+	})
+}
+
+// A small record that would fit does not overtake a large one that waits for room.
+func TestNobodyOvertakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		a, log := slowRig(t, g.delay, func(c *Config) { c.Limits.QueueBytes = 1000 })
+		mustAppend(t, a, "on its way")
+		synctest.Wait()
+		mustAppend(t, a, strings.Repeat("x", 900))
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wg.Go(func() { // gives up
+			if _, err := a.Append(ctx, make([]byte, 400)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if _, err := a.TryAppend([]byte("small")); !errors.Is(err, ErrQueueFull) {
+			t.Errorf("a small one behind a large one: %v", err)
+		}
+		wg.Go(func() { mustAppend(t, a, "small") }) // goes on when the large one has given up
+		wg.Wait()
+		g.open()
+		mustClose(t, a)
+		if got := len(log.mu.bytes); got != 10+900+5 {
+			t.Errorf("%d bytes stored", got)
+		}
 	})
 }
 
@@ -672,5 +703,40 @@ func TestWorkers(t *testing.T) {
 		for _, a := range all {
 			mustClose(t, a)
 		}
+	})
+}
+
+// A batch is one append, the puts of its chunks, and one publication, in this order;
+// only then do its producers know.
+func TestOneBatchOnePublication(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		a, err := Open(t.Context(), Config{Shard: testShard, Log: &slowLog{r.log, takes(time.Millisecond)}, ReadTail: r.log.ReadAt, Cache: r.cache})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustClose(t, a)
+		r.take()
+		var last atomic.Pointer[Ack]
+		r.cache.failWith(func(chunk uint64) error {
+			if k := last.Load(); k != nil {
+				select {
+				case <-k.Done():
+					t.Errorf("a record is acknowledged before chunk %d was put, or the length published", chunk)
+				default:
+				}
+			}
+			return nil
+		})
+		for range 10 {
+			k := mustAppend(t, a, strings.Repeat("x", 1000))
+			last.Store(&k)
+			synctest.Wait()
+		}
+		if err := a.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.expect(t, "append 1000", "put 0+0..1000", "publish 1000",
+			"append 9000", "put 0+1000..4096", "put 1+0..4096", "put 2+0..1808", "publish 10000")
 	})
 }

@@ -13,13 +13,15 @@ import (
 // Dial is one attempt to connect to a peer: a queue pair that waits for the
 // peer's answer to its offer. Finish or Close it.
 type Dial struct {
-	cfg    Config
-	dev    *openDevice
-	choice Choice
-	own    endpoint
-	q      *verbsQueue
-	mem    []byte
-	peer   netip.Addr
+	// Choice is which device, port and GID were chosen, and why.
+	Choice Choice
+
+	cfg  Config
+	dev  *openDevice
+	own  endpoint
+	q    *verbsQueue
+	mem  []byte
+	peer netip.Addr
 
 	once sync.Once // Finish or Close, whichever is first
 }
@@ -38,7 +40,7 @@ func Prepare(cfg Config, peer netip.Addr) (*Dial, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dial{cfg: cfg, choice: choice, peer: peer}
+	d := &Dial{cfg: cfg, Choice: choice, peer: peer}
 	if d.dev, err = cfg.pool().open(choice.Device.Name); err != nil {
 		return nil, err
 	}
@@ -50,14 +52,14 @@ func Prepare(cfg Config, peer netip.Addr) (*Dial, error) {
 
 func (d *Dial) make() error {
 	var err error
-	if d.own, err = d.dev.endpointAt(d.choice, d.cfg.ReadAtomic); err != nil {
+	if d.own, err = d.dev.endpointAt(d.Choice, d.cfg.ReadAtomic); err != nil {
 		return err
 	}
 	d.cfg.Depth = min(d.cfg.Depth, d.dev.attr.MaxQPWR, d.dev.attr.MaxCQE-1)
 	if d.mem, err = mapMemory(d.cfg.BufferBytes); err != nil {
 		return err
 	}
-	if d.q, err = newVerbsQueue(d.dev, d.choice.Port.Number, d.cfg.Depth, d.mem); err != nil {
+	if d.q, err = newVerbsQueue(d.dev, d.Choice.Port.Number, d.cfg.Depth, d.mem); err != nil {
 		return err
 	}
 	d.own.qpn = d.q.qp.Num()
@@ -68,9 +70,6 @@ func (d *Dial) make() error {
 
 // Offer returns what the peer's Export.Accept needs: 48 bytes, no secret.
 func (d *Dial) Offer() []byte { return appendEndpoint(nil, kindOffer, d.own) }
-
-// Choice returns which device, port and GID were chosen, and why.
-func (d *Dial) Choice() Choice { return d.choice }
 
 // Finish connects with the peer's answer. The Dial is used up, also on an error.
 //
@@ -99,7 +98,7 @@ func (d *Dial) finish(ctx context.Context, reply []byte) (*Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
-	err, mine := underDeadline(ctx, func() error { return d.toRTS(a, t) }, d.freeLate)
+	mine, err := underDeadline(ctx, func() error { return d.toRTS(a, t) }, d.freeLate)
 	if err != nil {
 		if mine {
 			err = errors.Join(err, d.free())
@@ -111,7 +110,7 @@ func (d *Dial) finish(ctx context.Context, reply []byte) (*Conn, error) {
 
 func (d *Dial) toRTS(a answer, t terms) error {
 	err := d.q.qp.ToRTR(ibverbs.RTRAttr{
-		Path:    pathTo(d.own, a.endpoint, d.choice.Port.Number, d.choice.GID.Index, d.cfg.TrafficClass),
+		Path:    pathTo(d.own, a.endpoint, d.Choice.Port.Number, d.Choice.GID.Index, d.cfg.TrafficClass),
 		PathMTU: t.pathMTU,
 		DestQPN: a.qpn,
 		PSN:     a.psn,
@@ -137,8 +136,8 @@ func (d *Dial) conn(a answer, t terms) *Conn {
 		log: d.cfg.Logger,
 		Path: Path{
 			Device:     d.dev.name,
-			Port:       d.choice.Port.Number,
-			GIDIndex:   d.choice.GID.Index,
+			Port:       d.Choice.Port.Number,
+			GIDIndex:   d.Choice.GID.Index,
 			GID:        d.own.gid,
 			GIDType:    d.own.gidType,
 			PeerGID:    a.gid,
@@ -151,7 +150,7 @@ func (d *Dial) conn(a answer, t terms) *Conn {
 			Retries:    d.cfg.Retries,
 			Generation: a.generation,
 			Length:     a.length,
-			Why:        d.choice.Why,
+			Why:        d.Choice.Why,
 		},
 	}
 	c.e = newEngine(engineConfig{
@@ -167,7 +166,7 @@ func (d *Dial) conn(a answer, t terms) *Conn {
 		onLost: c.logLoss,
 	})
 	c.watch = &watch{
-		dev: d.dev, port: d.choice.Port.Number, gidIndex: d.choice.GID.Index, gid: d.own.gid, gidType: d.own.gidType,
+		dev: d.dev, port: d.Choice.Port.Number, gidIndex: d.Choice.GID.Index, gid: d.own.gid, gidType: d.own.gidType,
 		lid: d.own.lid, qpn: d.own.qpn, cq: d.q.cq.Handle(), lose: c.e.fail,
 	}
 	c.watch.start()

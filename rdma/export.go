@@ -218,7 +218,7 @@ func (e *Export) Accept(ctx context.Context, offer []byte, local, remote netip.A
 
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
-	err, mine := underDeadline(ctx, func() error {
+	mine, err := underDeadline(ctx, func() error {
 		defer e.moving.Done()
 		return r.qp.ToRTR(ibverbs.RTRAttr{
 			Path:            pathTo(own, peer, choice.Port.Number, choice.GID.Index, e.cfg.TrafficClass),

@@ -9,9 +9,9 @@ import (
 )
 
 // underDeadline runs f, which may sleep in the kernel where nothing can wake it.
-// When ctx ends first, underDeadline returns ctx's error and false, and late is
-// called when f is done; what f works on then belongs to late. f is always run.
-func underDeadline(ctx context.Context, f func() error, late func(error)) (err error, mine bool) {
+// When ctx ends first, it returns ctx's error, and what f works on is no longer
+// the caller's (mine is false) but late's, which is called when f is done.
+func underDeadline(ctx context.Context, f func() error, late func(error)) (mine bool, err error) {
 	done := make(chan error)
 	go func() {
 		err := f()
@@ -28,9 +28,9 @@ func underDeadline(ctx context.Context, f func() error, late func(error)) (err e
 	}()
 	select {
 	case err := <-done:
-		return err, true
+		return true, err
 	case <-ctx.Done():
-		return fmt.Errorf("queue pair not ready in time: %w", context.Cause(ctx)), false
+		return false, fmt.Errorf("queue pair not ready in time: %w", context.Cause(ctx))
 	}
 }
 

@@ -28,7 +28,7 @@ func TestUnderDeadline(t *testing.T) {
 			defer cancel()
 			start := time.Now()
 			late := make(chan error, 1)
-			err, mine := underDeadline(ctx, func() error {
+			mine, err := underDeadline(ctx, func() error {
 				time.Sleep(c.takes) // the fake clock's
 				return c.fails
 			}, func(err error) { late <- err })

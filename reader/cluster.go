@@ -30,7 +30,7 @@ type Cluster struct {
 	stop    <-chan struct{}
 	tasks   sync.WaitGroup
 	pollNow chan struct{}
-	metrics prometheus.Collector // registered, or nil
+	metrics prometheus.Collector // registered, or nil; taken by Close
 
 	// blind is set while no memory path answers the poller: lengths then come from
 	// the store.
@@ -43,7 +43,7 @@ type Cluster struct {
 	mu struct {
 		sync.Mutex
 		closed  bool
-		follows map[string]*follow
+		follows map[shardKey]*follow
 	}
 }
 
@@ -58,13 +58,13 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c := newCluster(cfg)
 	var s store = nodeStore{c}
 	if cfg.Dir != "" {
-		if c.dir, err = durable.Open(cfg.Dir, durable.Options{Logger: cfg.Logger}); err != nil {
+		if c.dir, err = durable.Open(cfg.Dir, durable.Options{Logger: cfg.Logger, ReadOnly: true}); err != nil {
 			c.cancel()
 			return nil, err
 		}
 		s = c.dir
 	}
-	c.gate = newGate(s, cfg.DurableConcurrency, cfg.DurableBytesPerSecond)
+	c.gate = newGate(s, cfg, &c.count)
 	if cfg.Server != "" {
 		if err := c.connect(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
@@ -76,7 +76,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 
 func newCluster(cfg Config) *Cluster {
 	c := &Cluster{cfg: cfg, pollNow: make(chan struct{}, 1)}
-	c.mu.follows = map[string]*follow{}
+	c.mu.follows = map[shardKey]*follow{}
 	c.pages.Store(new([]*page))
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.stop = c.ctx.Done()
@@ -90,8 +90,12 @@ func (c *Cluster) connect(ctx context.Context) error {
 	c.tasks.Go(poll.run)
 	select {
 	case <-c.peer.ready:
-		if c.peer.err != nil && c.dir == nil {
-			return fmt.Errorf("node %s: %w; start it with 'rmatail serve', or set a durable directory to read without it", c.cfg.Server, c.peer.err)
+		switch {
+		case c.peer.err == nil:
+		case c.dir != nil:
+			c.cfg.Logger.Warn("node not reached, reading from the durable directory", "node", c.cfg.Server, "dir", c.cfg.Dir, "err", c.peer.err)
+		default:
+			return fmt.Errorf("%w; start it with 'rmatail serve', or set a durable directory to read without it", c.peer.err)
 		}
 		return nil
 	case <-ctx.Done():
@@ -113,11 +117,12 @@ func (c *Cluster) register() {
 	c.metrics = k
 }
 
-// Close ends all Readers, connections and goroutines of the Cluster.
+// Close ends all Readers, connections and goroutines of the Cluster. Closing twice
+// is fine.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
-	follows := c.mu.follows
-	c.mu.follows, c.mu.closed = nil, true
+	follows, metrics := c.mu.follows, c.metrics
+	c.mu.follows, c.metrics, c.mu.closed = nil, nil, true
 	c.mu.Unlock()
 	c.cancel()
 	for _, f := range follows {
@@ -126,9 +131,8 @@ func (c *Cluster) Close() error {
 		f.mu.Unlock()
 	}
 	c.tasks.Wait()
-	if c.metrics != nil {
-		c.cfg.Registerer.Unregister(c.metrics)
-		c.metrics = nil
+	if metrics != nil {
+		c.cfg.Registerer.Unregister(metrics)
 	}
 	if c.dir != nil {
 		return c.dir.Close()
@@ -200,13 +204,36 @@ func (c *Cluster) wakeAll() {
 func (c *Cluster) view(f *follow, now time.Time) (view, published, []*path) {
 	paths := c.paths(now)
 	v, pub := f.view(now, len(paths), c.blind.Load() || len(paths) == 0)
+	if len(paths) == 0 {
+		v.backAt = c.pathsBack()
+	}
 	return v, pub, paths
+}
+
+// pathsBack returns when the first of the paths that rest is up again; zero if
+// none is connected.
+func (c *Cluster) pathsBack() (at time.Time) {
+	if c.peer == nil {
+		return at
+	}
+	for _, p := range *c.peer.live.Load() {
+		select {
+		case <-p.Lost():
+		default:
+			until := p.restUntil.Load()
+			if until == nil { // it has come since it was asked for
+				return time.Now()
+			}
+			at = earliest(at, *until)
+		}
+	}
+	return at
 }
 
 // follow returns the shared state of a shard under an incarnation, with r among
 // its Readers, and has its length page polled.
 func (c *Cluster) follow(shard layout.Shard, i durable.Info, r *Reader) (*follow, error) {
-	key := fmt.Sprintf("%s@%x", shard, i.Incarnation)
+	key := shardKey{shard.String(), i.Incarnation}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.closed {
@@ -214,25 +241,22 @@ func (c *Cluster) follow(shard layout.Shard, i durable.Info, r *Reader) (*follow
 	}
 	f := c.mu.follows[key]
 	if f == nil {
-		f = &follow{shard: shard, name: shard.String(), key: key}
-		f.mu.incarnation, f.mu.hash = i.Incarnation, shard.Hash(i.Incarnation)
+		f = newFollow(shard, i.Incarnation)
+		f.mu.statAt = time.Now().Add(statRestMin) // i is the store's answer
 		c.mu.follows[key] = f
 		c.pollPage(f)
 	}
-	f.mu.Lock()
-	f.mu.readers = append(f.mu.readers, r)
-	f.mu.Unlock()
+	f.join(r)
 	f.info(i)
 	return f, nil
 }
 
 // pollPage adds a shard to its page. The lock is held.
 func (c *Cluster) pollPage(f *follow) {
-	key := layout.StreamHash(f.shard.Stream)
 	pages := *c.pages.Load()
-	i := slices.IndexFunc(pages, func(g *page) bool { return g.key == key && g.number == f.shard.Page() })
+	i := c.pageOf(pages, f)
 	if i < 0 {
-		g := &page{key: key, number: f.shard.Page()}
+		g := &page{key: layout.StreamHash(f.shard.Stream), number: f.shard.Page()}
 		g.shards.Store(&[]*follow{f})
 		pages = append(slices.Clone(pages), g)
 		c.pages.Store(&pages)
@@ -247,23 +271,24 @@ func (c *Cluster) pollPage(f *follow) {
 func (c *Cluster) unfollow(f *follow, r *Reader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f.mu.Lock()
-	f.mu.readers = without(f.mu.readers, r)
-	left := len(f.mu.readers)
-	f.mu.Unlock()
-	if left > 0 || c.mu.closed {
+	if last := f.leave(r); !last || c.mu.closed {
 		return
 	}
 	delete(c.mu.follows, f.key)
 	pages := *c.pages.Load()
-	for _, g := range pages {
-		shards := without(*g.shards.Load(), f)
-		g.shards.Store(&shards)
-		if len(shards) == 0 {
-			pages = without(pages, g)
-		}
+	g := pages[c.pageOf(pages, f)]
+	shards := without(*g.shards.Load(), f)
+	g.shards.Store(&shards)
+	if len(shards) == 0 {
+		pages = without(pages, g)
+		c.pages.Store(&pages)
 	}
-	c.pages.Store(&pages)
+}
+
+// pageOf returns the index of a shard's page; negative if it is not polled.
+func (c *Cluster) pageOf(pages []*page, f *follow) int {
+	key, number := layout.StreamHash(f.shard.Stream), f.shard.Page()
+	return slices.IndexFunc(pages, func(g *page) bool { return g.key == key && g.number == number })
 }
 
 // pollSoon has the poller read now instead of at the end of its interval.

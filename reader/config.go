@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"net"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,7 +36,20 @@ func ParseTransport(s string) (Transport, error) {
 	return 0, fmt.Errorf("%w: transport %q, want auto, shm, rdma or tcp", ErrConfig, s)
 }
 
-func (t Transport) String() string { return [...]string{"auto", "shm", "rdma", "tcp"}[t] }
+func (t Transport) String() string {
+	if t < Auto || t > TCP {
+		return fmt.Sprintf("transport %d", int(t))
+	}
+	return [...]string{"auto", "shm", "rdma", "tcp"}[t]
+}
+
+// reason says why the first transport that t allows is used.
+func (t Transport) reason() string {
+	if t == Auto {
+		return "the best of shm, rdma and tcp"
+	}
+	return "asked for"
+}
 
 func (t Transport) allows(s Source) bool {
 	return t == Auto || t == SHM && s == FromSHM || t == RDMA && s == FromRDMA || t == TCP && s == FromTCP
@@ -52,16 +67,22 @@ const (
 	sources int = iota
 )
 
-func (s Source) String() string { return [...]string{"shm", "rdma", "tcp", "durable"}[s] }
+func (s Source) String() string {
+	if s < FromSHM || s > FromDurable {
+		return fmt.Sprintf("source %d", int(s))
+	}
+	return [...]string{"shm", "rdma", "tcp", "durable"}[s]
+}
 
 // Config says which node to follow and how. The zero value of each field but
 // Server and Dir means its default.
 type Config struct {
-	// Server is the node's TCP address, host:port. Empty only with Dir: then
-	// every byte comes from the durable store.
+	// Server is the node's address, host:port or unix:/path. Empty only with Dir:
+	// then every byte comes from the durable store.
 	Server string
-	// Dir is the durable directory, if this host can open it. Empty: durable
-	// reads go through the node, and stop while it is away.
+	// Dir is the durable directory, if this host can open it; it must exist, and
+	// is only read. Empty: durable reads go through the node, and stop while it is
+	// away.
 	Dir string
 	// Transport limits the memory transports. Auto by default.
 	Transport Transport
@@ -76,7 +97,8 @@ type Config struct {
 	// tried. 250 ms.
 	ReadTimeout time.Duration
 	// DurableDelay is how long bytes that exist may be missing from the cache
-	// before the durable store is asked for them. 1 s. Evicted bytes do not wait.
+	// before the durable store is asked for them. 1 s. Evicted bytes do not wait,
+	// nor do any without a Server.
 	DurableDelay time.Duration
 	// DurableConcurrency bounds the durable reads in flight in this process. 4.
 	DurableConcurrency int
@@ -101,17 +123,42 @@ func (c Config) withDefaults() (Config, error) {
 		c.RDMA = rdma.DefaultConfig()
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	return c, c.validate()
+}
+
+// pollFloor keeps the poller from taking a whole core.
+const pollFloor = 10 * time.Microsecond
+
+// validate is asked after the defaults are set.
+func (c Config) validate() error {
+	if err := c.RDMA.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	switch {
 	case c.Server == "" && c.Dir == "":
-		return c, fmt.Errorf("%w: neither a server nor a durable directory is set", ErrConfig)
+		return fmt.Errorf("%w: neither a server nor a durable directory is set", ErrConfig)
+	case c.Server != "" && !isAddress(c.Server):
+		return fmt.Errorf("%w: server %q, want host:port or unix:/path", ErrConfig, c.Server)
 	case c.Transport < Auto || c.Transport > TCP:
-		return c, fmt.Errorf("%w: transport %d", ErrConfig, int(c.Transport))
-	case c.PollMin < 0 || c.PollMax < c.PollMin:
-		return c, fmt.Errorf("%w: poll interval %v to %v; the maximum must not be below the minimum", ErrConfig, c.PollMin, c.PollMax)
-	case c.ReadTimeout < 0 || c.DurableDelay < 0 || c.DurableConcurrency < 0 || c.DurableBytesPerSecond < 0:
-		return c, fmt.Errorf("%w: a timeout or limit is negative", ErrConfig)
+		return fmt.Errorf("%w: transport %d, want Auto, SHM, RDMA or TCP", ErrConfig, int(c.Transport))
+	case c.Server == "" && c.Transport != Auto:
+		return fmt.Errorf("%w: transport %v without a server to reach by it", ErrConfig, c.Transport)
+	case c.PollMin < pollFloor || c.PollMax < c.PollMin:
+		return fmt.Errorf("%w: poll interval %v to %v, want at least %v and a maximum not below the minimum", ErrConfig, c.PollMin, c.PollMax, pollFloor)
+	case c.ReadTimeout < 0 || c.DurableDelay < 0:
+		return fmt.Errorf("%w: read timeout %v, durable delay %v; neither can be negative", ErrConfig, c.ReadTimeout, c.DurableDelay)
+	case c.DurableConcurrency < 0 || c.DurableBytesPerSecond < 0:
+		return fmt.Errorf("%w: %d durable reads at once, %d bytes a second; neither can be negative", ErrConfig, c.DurableConcurrency, c.DurableBytesPerSecond)
 	case c.Prefetch < 128<<10 || c.Prefetch > 16<<20:
-		return c, fmt.Errorf("%w: prefetch of %d bytes, want 128 KiB to 16 MiB", ErrConfig, c.Prefetch)
+		return fmt.Errorf("%w: prefetch of %d bytes, want 128 KiB to 16 MiB", ErrConfig, c.Prefetch)
 	}
-	return c, nil
+	return nil
+}
+
+func isAddress(s string) bool {
+	if path, ok := strings.CutPrefix(s, "unix:"); ok {
+		return path != ""
+	}
+	_, port, err := net.SplitHostPort(s)
+	return err == nil && port != ""
 }

@@ -29,9 +29,6 @@ var (
 // owns it is away and Config.Dir is empty.
 var errNoStore = errors.New("no durable store in reach: the node is away and no directory is set (Config.Dir, --dir)")
 
-// errNoPath is returned when no memory transport is up.
-var errNoPath = errors.New("no memory transport is up")
-
 // GapError is returned when bytes that were to be delivered next no longer
 // exist. What to do (halt, go on at First, go on at the end) is the caller's
 // decision: Seek takes it.

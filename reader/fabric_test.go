@@ -205,20 +205,26 @@ func wrongAt(data []byte, pos uint64) int {
 // bareCluster is a Cluster without connections: everything but the connecting is
 // the real code.
 func bareCluster(t testing.TB, s store) *Cluster {
-	cfg, err := Config{Server: "fabric"}.withDefaults()
+	cfg, err := Config{Server: "fabric:0"}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := newCluster(cfg)
-	c.gate = newGate(s, cfg.DurableConcurrency, 0)
+	c.gate = newGate(s, cfg, &c.count)
 	c.peer = newPeer(c)
 	return c
 }
 
 // fabricCluster is a Cluster over the fabric.
 func fabricCluster(t *testing.T, f *fabric, s store) *Cluster {
+	return fabricClusterAs(t, f, s, FromSHM)
+}
+
+// fabricClusterAs is one to which the fabric is some transport: all but shm read
+// ahead.
+func fabricClusterAs(t *testing.T, f *fabric, s store, as Source) *Cluster {
 	c := bareCluster(t, s)
-	p, err := newPath(f, FromSHM, f.arena.Epoch(), c.cfg.ReadTimeout)
+	p, err := newPath(f, as, f.arena.Epoch(), c.cfg.ReadTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,11 +67,13 @@ type flight struct {
 	from  uint64 // first wanted byte
 	to    uint64 // end of the last span
 	spans [maxSpans]span
-	n     int // spans
-	next  int // span to deliver next
-	b     batch
+	n     int   // spans
+	next  int   // span to deliver next
+	b     batch // of via
 	size  int
 	state flightState
+
+	deadline time.Time
 }
 
 type flightState int
@@ -83,14 +85,17 @@ const (
 )
 
 const (
-	smallFlight = 16 << 10 // holds what a steady tail needs: kept while waiting
+	smallFlight  = 16 << 10 // the smallest batch: what a steady tail needs
+	littleFlight = smallFlight - flightSlack
+	// flightSlack is what a flight may need beside the wanted bytes: the prefix of
+	// the first chunk, and descriptors.
 	flightSlack = layout.ChunkSize + maxSpans*(layout.DescriptorsSize+8)
 )
 
 // plan lays the reads of [from, pub.length) into the flight, at most limit
 // bytes, over the places of consecutive extents. pre is the prefix at from.
-func (f *flight) plan(via *path, h layout.Hash, pub published, from uint64, pre prefix, at []place, limit int) error {
-	f.via, f.hash, f.pub, f.from, f.n, f.next = via, h, pub, from, 0, 0
+func (f *flight) plan(via *path, h layout.Hash, pub published, from uint64, pre prefix, at []place, limit int, deadline time.Time) error {
+	f.hash, f.pub, f.from, f.n, f.next, f.deadline = h, pub, from, 0, 0, deadline
 	end := from&^(layout.ExtentSize-1) + uint64(len(at))*layout.ExtentSize
 	end = min(end, pub.length)
 	if end-from > uint64(limit) { // cut on a chunk border: only the length itself proves a partial chunk
@@ -106,7 +111,7 @@ func (f *flight) plan(via *path, h layout.Hash, pub published, from uint64, pre 
 			break
 		}
 		s := span{place: k, from: from, to: min(end, (k.extent+1)*layout.ExtentSize), start: from}
-		if f.n == 0 && !pre.known {
+		if !pre.known { // changes nothing for later spans, which begin on a border
 			s.start = from &^ (layout.ChunkSize - 1)
 		}
 		base := k.extent * layout.ExtentSize
@@ -128,13 +133,19 @@ func (f *flight) plan(via *path, h layout.Hash, pub published, from uint64, pre 
 	return nil
 }
 
-// room makes sure that the flight has an empty batch of the path for n bytes.
-func (f *flight) room(via *path, n int) error {
+// batchSize is the memory of a batch for n wanted bytes: a power of two, as the
+// transports take no less.
+func batchSize(n int) int {
 	size := smallFlight
 	for size < n+flightSlack {
-		size *= 4
+		size *= 2
 	}
-	size = min(size, maxSpans*layout.ExtentSize+flightSlack)
+	return size
+}
+
+// room makes sure that the flight has an empty batch of the path for n bytes.
+func (f *flight) room(via *path, n int) error {
+	size := batchSize(n)
 	if f.b != nil && f.via == via && f.size >= size && f.state != flightPosted {
 		f.b.Reset()
 		f.state = flightEmpty
@@ -149,8 +160,8 @@ func (f *flight) room(via *path, n int) error {
 	return nil
 }
 
-func (f *flight) post(deadline time.Time) error {
-	if err := f.b.Post(deadline); err != nil {
+func (f *flight) post() error {
+	if err := f.b.Post(f.deadline); err != nil {
 		f.release()
 		return err
 	}
@@ -163,6 +174,16 @@ func (f *flight) land() error {
 		return nil
 	}
 	if err := f.b.Wait(); err != nil {
+		f.release()
+		return err
+	}
+	f.state = flightLanded
+	return nil
+}
+
+// settle is post and land.
+func (f *flight) settle() error {
+	if err := settle(f.b, f.deadline); err != nil {
 		f.release()
 		return err
 	}
@@ -205,7 +226,7 @@ func (f *flight) verify(pre prefix) (data []byte, after prefix, why reason) {
 			break
 		}
 		after = prefix{crc, true}
-		pos, good = end, max(end, s.from)
+		pos, good = end, end
 	}
 	return s.data[s.from-s.start : good-s.start], after, why
 }

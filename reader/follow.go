@@ -13,23 +13,25 @@ import (
 // only rise: a smaller one is an older replica's, not a truncation.
 type follow struct {
 	shard layout.Shard
-	name  string
-	key   string // in the Cluster's map: name and incarnation
+	key   shardKey
+	hash  layout.Hash
 
 	mu struct {
 		sync.Mutex
-		incarnation uint64
-		hash        layout.Hash
-		pub         published
-		stored      uint64
-		sealed      bool      // the store says so
-		other       bool      // an entry of another incarnation was seen
-		beat        uint64    // producer's heartbeat, as last seen
-		beatAt      time.Time // when it changed, by this host's clock
-		statAt      time.Time // when to ask the store for its length
-		statRest    time.Duration
-		readers     []*Reader
+		pub      published
+		stored   uint64
+		sealed   bool      // the store says so
+		other    bool      // an entry of another incarnation was seen
+		beat     uint64    // producer's heartbeat, as last seen
+		beatAt   time.Time // when it changed, by this host's clock
+		statAt   time.Time // when to ask the store for its length
+		statRest time.Duration
+		readers  []*Reader
 	}
+}
+
+func newFollow(shard layout.Shard, incarnation uint64) *follow {
+	return &follow{shard: shard, key: shardKey{shard.String(), incarnation}, hash: shard.Hash(incarnation)}
 }
 
 const (
@@ -68,14 +70,16 @@ func (f *follow) entry(e layout.Entry, now time.Time) (why reason, moved bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case e.Incarnation != f.mu.incarnation && e.Incarnation != 0:
+	case e.Incarnation != f.key.incarnation && e.Incarnation != 0:
 		if !e.Valid(f.shard.Hash(e.Incarnation)) {
 			return reasonEntry, false
 		}
-		f.mu.other = true
-		f.wake()
+		if !f.mu.other { // once until the store has been asked, not at every poll
+			f.mu.other = true
+			f.wake()
+		}
 		return reasonEntry, false
-	case !e.Valid(f.mu.hash):
+	case !e.Valid(f.hash):
 		return reasonEntry, false
 	}
 	if e.HeartbeatMS != f.mu.beat {
@@ -110,19 +114,50 @@ func (f *follow) claimStat(now time.Time, blind bool) bool {
 	return true
 }
 
+// asked takes that the store has answered a claimStat, or did not in time: the
+// rest begins now.
+func (f *follow) asked(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.statAt = now.Add(max(f.mu.statRest, statRestMin))
+}
+
 // info takes the store's answer. ok is false when it is of another incarnation.
 func (f *follow) info(i durable.Info) (ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if i.Incarnation != f.mu.incarnation {
+	if i.Incarnation != f.key.incarnation {
 		return false
 	}
 	f.mu.other = false
-	if i.Length > f.mu.stored || i.Sealed != f.mu.sealed {
-		f.mu.stored, f.mu.sealed = max(i.Length, f.mu.stored), i.Sealed
+	if i.Length > f.mu.stored || i.Sealed && !f.mu.sealed { // answers may overtake each other
+		f.mu.statRest = 0 // there may be more
+		f.mu.stored, f.mu.sealed = max(i.Length, f.mu.stored), i.Sealed || f.mu.sealed
 		f.wake()
 	}
 	return true
+}
+
+// join adds a Reader; leave takes it away, and reports whether it was the last one.
+func (f *follow) join(r *Reader) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.seat = len(f.mu.readers)
+	f.mu.readers = append(f.mu.readers, r)
+}
+
+func (f *follow) leave(r *Reader) (last bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.seat < 0 {
+		return false
+	}
+	end := len(f.mu.readers) - 1
+	moved := f.mu.readers[end]
+	f.mu.readers[r.seat], moved.seat = moved, r.seat
+	f.mu.readers[end] = nil
+	f.mu.readers, r.seat = f.mu.readers[:end], -1
+	return end == 0
 }
 
 // wake tells every Reader that there is news. The lock is held.

@@ -3,6 +3,8 @@ package reader
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,56 +24,74 @@ type store interface {
 // rate, and one read for all Readers that miss the same bytes.
 type gate struct {
 	store store
+	count *counters
 	slots chan struct{}
 	rate  int64 // bytes a second; 0: no cap
+	most  int   // bytes of one read
 
 	mu struct {
 		sync.Mutex
 		nextAt time.Time // token bucket: when the rate allows the next read
-		shards map[string]*missing
+		shards map[shardKey]*missing
+		kept   []block // of any shard, oldest first; at most blocksKept
 	}
 }
 
-// missing is what the Readers of one shard share.
+// shardKey names a shard for good: one that is made again under its name has
+// another incarnation, and shares no bytes with the old one.
+type shardKey struct {
+	name        string
+	incarnation uint64
+}
+
+// missing is a shard that Readers read from the store at present.
 type missing struct {
+	key    shardKey
 	users  int
 	flight chan struct{} // closed when the read under way has ended; nil: none
-	block  block         // of the last read
-	until  time.Time     // when the block is forgotten
 }
 
 // block is bytes of the durable store, never changed after they were read.
 type block struct {
-	from uint64
-	data []byte
+	key   shardKey
+	from  uint64
+	data  []byte
+	until time.Time // when it is forgotten
 }
 
 const (
-	// blockKept is how long the last block of a shard serves the Readers that
-	// come a little later; what it holds is bounded by blockMax a shard.
-	blockKept = time.Second
-	blockMax  = 1 << 20
-	blockMin  = 64 << 10
+	// blockKept is how long a block serves the Readers that come a little later.
+	blockKept  = time.Second
+	blocksKept = 16 // bounds the memory of all: 16 MiB
+	blockMax   = 1 << 20
+	blockMin   = 64 << 10
+	// rateBurst is how long one read may use up the byte rate, so that several
+	// which wait for it each get their turn before they are asked to give up.
+	rateBurst = time.Second / 2
 )
 
-func newGate(s store, concurrency int, rate int64) *gate {
-	g := &gate{store: s, slots: make(chan struct{}, concurrency), rate: rate}
-	g.mu.shards = map[string]*missing{}
+func newGate(s store, cfg Config, count *counters) *gate {
+	g := &gate{store: s, count: count, slots: make(chan struct{}, cfg.DurableConcurrency), rate: cfg.DurableBytesPerSecond}
+	g.most = min(blockMax, cfg.Prefetch)
+	if g.rate > 0 {
+		g.most = int(min(int64(g.most), max(g.rate*int64(rateBurst)/int64(time.Second), 1)))
+	}
+	g.mu.shards = map[shardKey]*missing{}
 	return g
 }
 
 // read returns bytes that begin at from, at least one and at most those below
 // to (or what one read-ahead takes). The bytes are shared and live as long as
 // they are referenced. err is nil with no bytes when the store has none there
-// yet.
-func (g *gate) read(ctx context.Context, shard string, from, to uint64) ([]byte, error) {
-	m := g.enter(shard)
-	defer g.leave(shard, m)
+// yet; ErrRecreated when the store now holds another shard under the name.
+func (g *gate) read(ctx context.Context, k shardKey, from, to uint64) ([]byte, error) {
+	m := g.enter(k)
+	defer g.leave(m)
 	for {
 		g.mu.Lock()
-		if b := m.block; from >= b.from && from < b.from+uint64(len(b.data)) && time.Now().Before(m.until) {
+		if data := g.find(k, from); data != nil {
 			g.mu.Unlock()
-			return b.data[from-b.from:], nil
+			return data, nil
 		}
 		wait := m.flight
 		if wait == nil {
@@ -79,7 +99,7 @@ func (g *gate) read(ctx context.Context, shard string, from, to uint64) ([]byte,
 		}
 		g.mu.Unlock()
 		if wait == nil {
-			return g.fetch(ctx, shard, m, from, to)
+			return g.fetch(ctx, m, from, to)
 		}
 		select {
 		case <-wait: // may have brought our bytes; else ours is the next read
@@ -90,34 +110,68 @@ func (g *gate) read(ctx context.Context, shard string, from, to uint64) ([]byte,
 }
 
 // fetch reads for all; the caller holds the shard's flight.
-func (g *gate) fetch(ctx context.Context, shard string, m *missing, from, to uint64) (data []byte, err error) {
-	defer func() {
-		g.mu.Lock()
-		if len(data) > 0 {
-			m.block, m.until = block{from, data}, time.Now().Add(blockKept)
-		}
-		close(m.flight)
-		m.flight = nil
-		g.mu.Unlock()
-	}()
+func (g *gate) fetch(ctx context.Context, m *missing, from, to uint64) (data []byte, err error) {
+	defer func() { g.landed(m, from, data) }()
 	select {
 	case g.slots <- struct{}{}:
 		defer func() { <-g.slots }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	p := make([]byte, min(max(to-from, blockMin), blockMax))
-	if err := g.pace(ctx, len(p)); err != nil {
+	size := int(min(max(to-from, blockMin), uint64(g.most)))
+	if err := g.pace(ctx, size); err != nil {
 		return nil, err
 	}
-	n, err := g.store.ReadAt(ctx, shard, from, p)
-	if n > 0 {
-		err = nil
+	p := make([]byte, size)
+	n, err := g.store.ReadAt(ctx, m.key.name, from, p)
+	g.refund(size - n)
+	if n == 0 {
+		return nil, err
 	}
-	return p[:n:n], err
+	g.count.read(FromDurable, 1, n)
+	// A name is all that a store is asked by, and a shard may have been made again
+	// under it: only if it is ours after the read, the bytes were ours.
+	i, err := g.store.Stat(ctx, m.key.name)
+	if err != nil {
+		return nil, err
+	}
+	if i.Incarnation != m.key.incarnation {
+		return nil, fmt.Errorf("%s: %w", m.key.name, ErrRecreated)
+	}
+	if n <= size/2 {
+		return slices.Clone(p[:n]), nil // what is lent may be held for long
+	}
+	return p[:n:n], nil
 }
 
-// pace waits until the byte rate allows n more. The bucket holds one read.
+// find returns kept bytes that begin at from. The lock is held.
+func (g *gate) find(k shardKey, from uint64) []byte {
+	now := time.Now()
+	for _, b := range g.mu.kept {
+		if b.key == k && from >= b.from && from < b.from+uint64(len(b.data)) && now.Before(b.until) {
+			return b.data[from-b.from:]
+		}
+	}
+	return nil
+}
+
+// landed ends the flight, and keeps what it brought for the others.
+func (g *gate) landed(m *missing, from uint64, data []byte) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(m.flight)
+	m.flight = nil
+	if len(data) == 0 {
+		return
+	}
+	if len(g.mu.kept) == blocksKept {
+		g.mu.kept = slices.Delete(g.mu.kept, 0, 1)
+	}
+	g.mu.kept = append(g.mu.kept, block{m.key, from, data, time.Now().Add(blockKept)})
+}
+
+// pace waits until the byte rate allows n more. Who could not be served before
+// ctx ends is told so at once, and takes nothing from those who can.
 func (g *gate) pace(ctx context.Context, n int) error {
 	if g.rate == 0 {
 		return nil
@@ -125,7 +179,11 @@ func (g *gate) pace(ctx context.Context, n int) error {
 	g.mu.Lock()
 	now := time.Now()
 	at := latest(g.mu.nextAt, now)
-	g.mu.nextAt = at.Add(time.Duration(float64(n) / float64(g.rate) * float64(time.Second)))
+	if end, ok := ctx.Deadline(); ok && at.After(end) {
+		g.mu.Unlock()
+		return fmt.Errorf("%w: the next read is due in %v", errDurableRate, at.Sub(now))
+	}
+	g.mu.nextAt = at.Add(g.cost(n))
 	g.mu.Unlock()
 	if !at.After(now) {
 		return nil
@@ -136,35 +194,47 @@ func (g *gate) pace(ctx context.Context, n int) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
+		g.refund(n)
 		return errors.Join(ctx.Err(), errDurableRate)
 	}
 }
 
-var errDurableRate = errors.New("durable read waited for the byte rate (Config.DurableBytesPerSecond)")
+func (g *gate) cost(n int) time.Duration {
+	return time.Duration(float64(n) / float64(g.rate) * float64(time.Second))
+}
 
-func (g *gate) enter(shard string) *missing {
+// refund gives back what was asked of the rate and not read.
+func (g *gate) refund(n int) {
+	if g.rate == 0 || n == 0 {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	m := g.mu.shards[shard]
+	g.mu.nextAt = g.mu.nextAt.Add(-g.cost(n))
+}
+
+var errDurableRate = errors.New("durable read waited for the byte rate (Config.DurableBytesPerSecond)")
+
+func (g *gate) enter(k shardKey) *missing {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.mu.shards[k]
 	if m == nil {
-		m = &missing{}
-		g.mu.shards[shard] = m
+		m = &missing{key: k}
+		g.mu.shards[k] = m
 	}
 	m.users++
 	return m
 }
 
-// leave forgets a shard that nobody reads from the store and whose block is old.
-// One user's block may stay after its last read: at most blockMax, and only
-// until the next call for any shard finds it old.
-func (g *gate) leave(shard string, m *missing) {
+// leave forgets a shard that nobody reads from the store any more, and old blocks.
+// Some may stay after the last read of all, until the next one finds them old.
+func (g *gate) leave(m *missing) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	m.users--
-	now := time.Now()
-	for name, m := range g.mu.shards {
-		if m.users == 0 && !now.Before(m.until) {
-			delete(g.mu.shards, name)
-		}
+	if m.users--; m.users == 0 {
+		delete(g.mu.shards, m.key)
 	}
+	now := time.Now()
+	g.mu.kept = slices.DeleteFunc(g.mu.kept, func(b block) bool { return !now.Before(b.until) })
 }

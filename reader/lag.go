@@ -57,5 +57,3 @@ func (q *lagQueue) dueAt(delay time.Duration) time.Time {
 	}
 	return q.seen[0].at.Add(delay)
 }
-
-func (q *lagQueue) clear() { q.seen = q.seen[:0] }

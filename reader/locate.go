@@ -103,11 +103,3 @@ func findPlace(g layout.Geometry, h layout.Hash, extent uint64, sets [2][]byte) 
 	}
 	return place{}, false
 }
-
-// settle posts a batch and waits for it.
-func settle(b batch, deadline time.Time) error {
-	if err := b.Post(deadline); err != nil {
-		return err
-	}
-	return b.Wait()
-}

@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"errors"
 	"time"
 
 	"github.com/rmatail/rmatail/fallback/tcp"
@@ -45,4 +46,26 @@ func asBatch[B batch](b B, err error) (batch, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// doer is a batch that posts and waits in one call to the device.
+type doer interface {
+	Do(deadline time.Time) error
+}
+
+// settle posts a batch and waits for it.
+func settle(b batch, deadline time.Time) error {
+	if d, ok := b.(doer); ok {
+		return d.Do(deadline)
+	}
+	if err := b.Post(deadline); err != nil {
+		return err
+	}
+	return b.Wait()
+}
+
+// noBuffers reports whether a transport had no memory left for a batch: all of it
+// is in use by other Readers, and the path is as good as before.
+func noBuffers(err error) bool {
+	return errors.Is(err, local.ErrNoBuffers) || errors.Is(err, rdma.ErrNoBuffers) || errors.Is(err, tcp.ErrNoBuffers)
 }

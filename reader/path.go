@@ -22,9 +22,10 @@ type path struct {
 	source   Source
 	epoch    uint64
 	geometry layout.Geometry
-	// restUntil is a time in Unix nanoseconds before which the path is not used,
-	// because reads over it failed; rest grows with each failure in a row.
-	restUntil atomic.Int64
+	// restUntil is before when the path is not used, because reads over it failed;
+	// nil: none did. The rest grows with each failure in a row, and is measured by
+	// the monotonic clock: the wall clock may be set back.
+	restUntil atomic.Pointer[time.Time]
 	failures  atomic.Int32
 }
 
@@ -57,8 +58,13 @@ func (p *path) up(now time.Time) bool {
 	case <-p.Lost():
 		return false
 	default:
-		return now.UnixNano() >= p.restUntil.Load()
+		return !p.rests(now)
 	}
+}
+
+func (p *path) rests(now time.Time) bool {
+	until := p.restUntil.Load()
+	return until != nil && now.Before(*until)
 }
 
 const (
@@ -66,11 +72,15 @@ const (
 	pathRestMax = 2 * time.Second
 )
 
-// failed rests the path and says why the read failed.
+// failed rests the path and says why the read failed. Many reads that one event
+// made fail count as one.
 func (p *path) failed(now time.Time, err error) reason {
-	n := min(p.failures.Add(1), 8)
-	rest := min(pathRestMin<<(n-1), pathRestMax)
-	p.restUntil.Store(now.Add(rest).UnixNano())
+	if !p.rests(now) {
+		n := min(p.failures.Add(1), 8)
+		rest := min(pathRestMin<<(n-1), pathRestMax)
+		until := now.Add(rest)
+		p.restUntil.Store(&until)
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return reasonDeadline
 	}
@@ -84,7 +94,8 @@ func (p *path) flightBytes(prefetch int) int {
 	if p.source == FromSHM {
 		return layout.ExtentSize
 	}
-	return min(prefetch/2, maxSpans*layout.ExtentSize)
+	// Two are in flight, each in a batch of a power of two bytes.
+	return (min(prefetch/2, maxSpans*layout.ExtentSize) - flightSlack) &^ (layout.ChunkSize - 1)
 }
 
 func (p *path) worked() {

@@ -36,9 +36,10 @@ type pathStatus struct{ transport, why string }
 
 const (
 	dialTimeout = 3 * time.Second
-	// A path that was up this long may be dialled again at once after its memory
-	// handle went stale; a second time it waits like the rest.
-	staleOnce = time.Second
+	// steady is how long a connection must have lasted for its loss to be the first
+	// one: then the back-off begins anew, and a path whose memory handle went stale
+	// is dialled again at once. One that comes up only to fail waits ever longer.
+	steady = time.Second
 )
 
 // attempt is the state of one transport while the node is connected.
@@ -65,14 +66,17 @@ func (p *peer) run() {
 		client, err := wire.Dial(ctx, p.c.cfg.Server, wire.Options{Name: "rmatail-reader"})
 		cancel()
 		if err != nil {
-			p.note("none", fmt.Sprintf("node %s: %v", p.c.cfg.Server, err))
+			p.note("none", err.Error())
 			if first {
 				p.err = err
 				close(p.ready)
 			}
 		} else {
-			backoff.Reset()
+			up := time.Now()
 			p.serve(client, first)
+			if time.Since(up) >= steady {
+				backoff.Reset()
+			}
 		}
 		select {
 		case <-p.c.stop:
@@ -86,6 +90,9 @@ func (p *peer) run() {
 func (p *peer) serve(client *wire.Client, first bool) {
 	p.client.Store(client)
 	var tries [FromDurable]attempt
+	for i := range tries {
+		tries[i].why = "not tried yet"
+	}
 	defer func() {
 		p.client.Store(nil)
 		p.live.Store(new([]*path))
@@ -151,8 +158,12 @@ func (p *peer) bury(tries *[FromDurable]attempt) {
 		}
 		now, err := time.Now(), a.path.Err()
 		p.c.cfg.Logger.Warn("memory path lost", "node", p.c.cfg.Server, "transport", Source(i).String(), "err", err)
+		wasSteady := now.Sub(a.since) >= steady
+		if wasSteady {
+			a.backoff.Reset()
+		}
 		a.next = now.Add(a.backoff.Next(p.rng))
-		if handleStale(err) && now.Sub(a.since) >= staleOnce {
+		if wasSteady && handleStale(err) {
 			a.next = now
 		}
 		a.path.Close()
@@ -161,22 +172,22 @@ func (p *peer) bury(tries *[FromDurable]attempt) {
 	}
 }
 
-// connect dials each transport that is allowed, missing and due. A worse one
-// than shm is not dialled while a better one is up, but for tcp, which costs
-// nothing: it shares the control connection.
+// connect dials each transport that is allowed, missing and due. Rdma is not
+// needed while shm is up. Tcp, which costs nothing as it shares the control
+// connection, comes before rdma, whose dial may take its whole time out.
 func (p *peer) connect(client *wire.Client, tries *[FromDurable]attempt) {
-	better := false
-	for s := FromSHM; s < FromDurable; s++ {
+	up := false
+	for _, s := range [...]Source{FromSHM, FromTCP, FromRDMA} {
 		a := &tries[s]
 		switch {
 		case a.path != nil:
-			better = true
+			up = true
 			continue
 		case !p.c.cfg.Transport.allows(s):
 			a.why = "not allowed by the transport setting"
 			continue
-		case better && s != FromTCP:
-			a.why, a.next = "not needed", time.Now().Add(time.Second)
+		case s == FromRDMA && tries[FromSHM].path != nil:
+			a.why, a.next = "not needed", time.Time{} // due when shm is lost
 			continue
 		case time.Now().Before(a.next):
 			continue
@@ -194,12 +205,11 @@ func (p *peer) connect(client *wire.Client, tries *[FromDurable]attempt) {
 			continue
 		}
 		a.since, a.why = time.Now(), ""
-		a.backoff.Reset()
-		better = true
+		up = true
 		p.c.count.connects[s].Add(1)
 		p.publish(tries)
 	}
-	if !better {
+	if !up {
 		p.publish(tries)
 	}
 }
@@ -273,7 +283,7 @@ func (p *peer) publish(tries *[FromDurable]attempt) {
 		chosen = live[0].source.String()
 	}
 	if len(why) == 0 {
-		why = append(why, "first choice of "+p.c.cfg.Transport.String())
+		why = append(why, p.c.cfg.Transport.reason())
 	}
 	p.note(chosen, strings.Join(why, "; "))
 	p.c.pathsChanged()

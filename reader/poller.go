@@ -18,24 +18,44 @@ type page struct {
 	epoch uint64 // of the node at which index is right
 	index uint32
 	found bool
-	bytes []byte // of the poll under way
+	// A page that the node lacks, or that has no valid entry, is looked up rarer
+	// and rarer: it would make every poll of the others take two round trips.
+	lookAt time.Time
+	rest   time.Duration
+
+	// Of the poll under way: who wants entries, the part of the page that holds
+	// them, and where it begins.
+	asked []*follow
+	bytes []byte
+	first int
 	sets  [2][]byte
 }
+
+// due reports whether the page's place is to be looked up.
+func (g *page) due(now time.Time) bool { return !g.found && !now.Before(g.lookAt) }
 
 // pollPages is the most pages in one batch: 256 KiB.
 const pollPages = 64
 
 // poller reads the length pages of all followed shards: one READ a page and
-// poll, however many Readers follow them. One goroutine, owned by the Cluster.
+// poll, however many Readers follow them, of the part between the first and the
+// last entry that is followed. One goroutine, owned by the Cluster.
 type poller struct {
 	c        *Cluster
 	interval time.Duration
+
+	// b is kept between polls: Readers that use up the batch memory of the path
+	// must not make it blind.
+	b    batch
+	via  *path
+	size int
 }
 
 func (p *poller) run() {
 	p.interval = p.c.cfg.PollMin
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	defer p.release()
 	for {
 		select {
 		case <-p.c.stop:
@@ -65,10 +85,12 @@ func (p *poller) poll(now time.Time) (moved bool) {
 		for lo := 0; lo < len(pages) && ok; lo += pollPages {
 			m, err := p.read(via, pages[lo:min(lo+pollPages, len(pages))])
 			moved = moved || m
-			if err != nil {
-				p.c.count.failed(via.source, via.failed(now, err))
-				ok = false
+			if noBuffers(err) {
+				p.c.count.retry(reasonBuffers)
+			} else if err != nil {
+				p.c.count.failed(via.source, via.failed(time.Now(), err))
 			}
+			ok = err == nil
 		}
 		if ok {
 			via.worked()
@@ -76,8 +98,29 @@ func (p *poller) poll(now time.Time) (moved bool) {
 			return moved
 		}
 	}
+	p.release()
 	p.see(nothing)
 	return moved
+}
+
+// room makes sure of an empty batch of the path for n bytes.
+func (p *poller) room(via *path, n int) (err error) {
+	if p.b != nil && p.via == via && p.size >= n {
+		p.b.Reset()
+		return nil
+	}
+	p.release()
+	if p.b, err = via.newBatch(n); err == nil {
+		p.via, p.size = via, n
+	}
+	return err
+}
+
+func (p *poller) release() {
+	if p.b != nil {
+		p.b.Release()
+	}
+	p.b, p.via, p.size = nil, nil, 0
 }
 
 // sight is what a poll has brought.
@@ -101,25 +144,30 @@ func (p *poller) read(via *path, pages []*page) (moved bool, err error) {
 	if err := p.locate(via, pages); err != nil {
 		return false, err
 	}
-	b, err := via.newBatch(len(pages) * layout.PageSize)
-	if err != nil {
+	if err := p.room(via, len(pages)*layout.PageSize); err != nil {
 		return false, err
 	}
-	defer b.Release()
 	n := 0
+	moving := 0
 	for _, g := range pages {
-		if g.bytes = nil; g.found {
-			g.bytes = b.Add(via.geometry.PageSlot(g.index), layout.PageSize)
-			n++
+		g.bytes = nil
+		if g.asked = *g.shards.Load(); !g.found || len(g.asked) == 0 {
+			continue
 		}
+		first, end := g.span()
+		g.first = first
+		g.bytes = p.b.Add(via.geometry.PageSlot(g.index)+uint64(first), end-first)
+		n++
+		moving += end - first
 	}
 	if n == 0 {
 		return false, nil
 	}
-	if err := settle(b, time.Now().Add(p.c.cfg.ReadTimeout)); err != nil {
+	if err := settle(p.b, time.Now().Add(p.c.cfg.ReadTimeout)); err != nil {
+		p.release() // it may be abandoned
 		return false, err
 	}
-	p.c.count.polled(n)
+	p.c.count.polled(n, moving)
 	now := time.Now()
 	for _, g := range pages {
 		if g.bytes != nil && p.take(g, now) {
@@ -129,12 +177,22 @@ func (p *poller) read(via *path, pages []*page) (moved bool, err error) {
 	return moved, nil
 }
 
+// span is the part of the page that holds the entries asked for.
+func (g *page) span() (first, end int) {
+	first = layout.PageSize
+	for _, f := range g.asked {
+		at := f.shard.EntryOffset()
+		first, end = min(first, at), max(end, at+layout.EntrySize)
+	}
+	return first, end
+}
+
 // take reads the entries of a landed page. When none of them is valid the page's
 // place is looked up again: its way may hold another page by now.
 func (p *poller) take(g *page, now time.Time) (moved bool) {
 	valid := false
-	for _, f := range *g.shards.Load() {
-		why, m := f.entry(layout.ParseEntry(g.bytes, f.shard.EntryOffset()), now)
+	for _, f := range g.asked {
+		why, m := f.entry(layout.ParseEntry(g.bytes, f.shard.EntryOffset()-g.first), now)
 		if why == proven || why == reasonStale {
 			valid = true
 		}
@@ -143,18 +201,22 @@ func (p *poller) take(g *page, now time.Time) (moved bool) {
 		}
 		moved = moved || m
 	}
-	g.found = valid
+	if valid {
+		g.lookAt, g.rest = time.Time{}, 0
+	} else {
+		g.found = now.Before(g.lookAt)
+	}
 	return moved
 }
 
-// locate looks up the pages whose place at this node is not known.
+// locate looks up the pages whose place at this node is not known, if it is time.
 func (p *poller) locate(via *path, pages []*page) error {
-	missing := 0
+	missing, now := 0, time.Now()
 	for _, g := range pages {
 		if g.epoch != via.epoch {
-			g.epoch, g.found = via.epoch, false
+			g.epoch, g.found, g.lookAt, g.rest = via.epoch, false, time.Time{}, 0
 		}
-		if !g.found {
+		if g.due(now) {
 			missing++
 		}
 	}
@@ -167,7 +229,7 @@ func (p *poller) locate(via *path, pages []*page) error {
 	}
 	defer b.Release()
 	for _, g := range pages {
-		if g.found {
+		if !g.due(now) {
 			continue
 		}
 		for i, set := range via.geometry.PageSetsOf(g.key, g.number) {
@@ -179,9 +241,11 @@ func (p *poller) locate(via *path, pages []*page) error {
 	}
 	p.c.count.located(2 * missing)
 	for _, g := range pages {
-		if g.found {
+		if !g.due(now) {
 			continue
 		}
+		g.rest = min(max(2*g.rest, p.c.cfg.PollMin), p.c.cfg.PollMax)
+		g.lookAt = now.Add(g.rest)
 		for i, set := range via.geometry.PageSetsOf(g.key, g.number) {
 			if g.sets[i] == nil {
 				continue

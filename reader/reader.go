@@ -2,15 +2,12 @@ package reader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
-	"github.com/rmatail/rmatail/fallback/durable"
-	"github.com/rmatail/rmatail/fallback/wire"
 )
 
 // Reader delivers one shard's bytes in order, without a gap, at least once. It
@@ -27,13 +24,15 @@ type Reader struct {
 	places places
 	// cur is being delivered; ahead is on its way while there is a backlog.
 	cur, ahead flight
-	rest       []byte // of the last batch, for Read
-	err        error  // ended; only Seek goes on
+	rest       Batch // of the last batch, what Read or WriteTo did not get rid of
+	err        error // ended; only Seek goes on
 	timer      *time.Timer
 
-	pos    atomic.Uint64 // tail.pos, for other goroutines
-	news   chan struct{} // capacity 1
-	closed atomic.Bool
+	seat   int             // in f.mu.readers, guarded by f.mu; negative: none
+	pos    atomic.Uint64   // where rest begins, else tail.pos; for other goroutines
+	news   chan struct{}   // capacity 1
+	ctx    context.Context // ends with Close and with the Cluster
+	cancel context.CancelFunc
 	busy   chan struct{} // capacity 1: held by Next, and by Close when it frees
 }
 
@@ -46,9 +45,6 @@ type Batch struct {
 	Data   []byte
 	Source Source
 }
-
-// durableTimeout bounds one question to the durable store.
-const durableTimeout = 5 * time.Second
 
 // Reader opens a shard ("stream/NNNN"). ctx bounds the look-up. Errors match
 // wire.ErrUnknownShard, ErrGap and ErrBeyond among others.
@@ -67,55 +63,23 @@ func (c *Cluster) Reader(ctx context.Context, shard string, from From) (*Reader,
 	}
 	r := &Reader{c: c, h: s.Hash(info.Incarnation), news: make(chan struct{}, 1), busy: make(chan struct{}, 1),
 		timer: time.NewTimer(time.Hour)}
-	r.tail.delay = c.cfg.DurableDelay
+	if c.peer != nil { // else there is no cache to wait for
+		r.tail.delay = c.cfg.DurableDelay
+	}
 	r.start(pos)
+	r.ctx, r.cancel = context.WithCancel(c.ctx)
 	if r.f, err = c.follow(s, info, r); err != nil {
+		r.cancel()
 		return nil, err
 	}
 	return r, nil
-}
-
-// info asks the store about a shard, and the cache when the store is away.
-func (c *Cluster) info(ctx context.Context, s layout.Shard) (i durable.Info, known bool, err error) {
-	i, err = c.gate.store.Stat(ctx, s.String())
-	if err == nil || errors.Is(err, wire.ErrUnknownShard) {
-		return i, true, err
-	}
-	for _, via := range c.paths(time.Now()) {
-		if e, cacheErr := c.entryOf(via, s); cacheErr == nil && e.Valid(s.Hash(e.Incarnation)) {
-			return durable.Info{Incarnation: e.Incarnation, Length: e.Length}, false, nil
-		}
-	}
-	return i, false, fmt.Errorf("%s: %w", s, err)
-}
-
-// entryOf reads one shard's entry from the cache.
-func (c *Cluster) entryOf(via *path, s layout.Shard) (e layout.Entry, err error) {
-	g := &page{key: layout.StreamHash(s.Stream), number: s.Page()}
-	g.shards.Store(new([]*follow))
-	if err := (&poller{c: c}).locate(via, []*page{g}); err != nil || !g.found {
-		return e, err
-	}
-	b, err := via.newBatch(layout.EntrySize)
-	if err != nil {
-		return e, err
-	}
-	defer b.Release()
-	p := b.Add(via.geometry.PageSlot(g.index)+uint64(s.EntryOffset()), layout.EntrySize)
-	if p == nil {
-		return e, errBatchRoom
-	}
-	if err := settle(b, time.Now().Add(c.cfg.ReadTimeout)); err != nil {
-		return e, err
-	}
-	return layout.ParseEntry(p, 0), nil
 }
 
 // start puts the Reader at a position, with nothing known about it.
 func (r *Reader) start(pos uint64) {
 	r.cur.release()
 	r.ahead.release()
-	r.rest, r.err = nil, nil
+	r.rest, r.err = Batch{}, nil
 	r.tail.seek(pos)
 	r.prefix = prefixAt(r.h, pos)
 	r.pos.Store(pos)
@@ -123,20 +87,24 @@ func (r *Reader) start(pos uint64) {
 
 // Next returns the next bytes, waiting for them until ctx ends. io.EOF is the end
 // of a sealed shard. A *GapError means that bytes are gone: Seek decides how to
-// go on. Other errors that end the Reader are ErrRecreated and ErrClosed; the
-// trouble of a transport or store is not an error here: it is counted, and
-// another resort is used.
+// go on. Other errors that end the Reader are ErrRecreated, wire.ErrUnknownShard
+// (the shard was deleted) and ErrClosed; the trouble of a transport or store is
+// not an error here: it is counted, and another resort is used.
 func (r *Reader) Next(ctx context.Context) (Batch, error) {
 	if !r.enter() {
 		return Batch{}, ErrClosed
 	}
 	defer r.leave()
+	if b := r.rest; len(b.Data) > 0 {
+		r.used(len(b.Data))
+		return b, nil
+	}
 	return r.advance(ctx)
 }
 
 func (r *Reader) enter() bool {
 	r.busy <- struct{}{}
-	if r.closed.Load() {
+	if r.ctx.Err() != nil {
 		<-r.busy
 		return false
 	}
@@ -145,9 +113,9 @@ func (r *Reader) enter() bool {
 
 func (r *Reader) leave() { <-r.busy }
 
-// advance is Next for one who has entered.
+// advance is Next for one who has entered, with no rest.
 func (r *Reader) advance(ctx context.Context) (Batch, error) {
-	if r.rest = nil; r.err != nil {
+	if r.err != nil {
 		return Batch{}, r.err
 	}
 	for {
@@ -160,7 +128,7 @@ func (r *Reader) advance(ctx context.Context) (Batch, error) {
 		case doRead:
 			r.read(paths[a.path], v, pub)
 		case doDurable:
-			if b, ok, err := r.readDurable(ctx, v, a); ok || err != nil {
+			if b, ok, err := r.readDurable(ctx, a); ok || err != nil {
 				return b, err
 			}
 		case doStat:
@@ -174,7 +142,7 @@ func (r *Reader) advance(ctx context.Context) (Batch, error) {
 				return Batch{}, err
 			}
 		}
-		if r.closed.Load() {
+		if r.ctx.Err() != nil {
 			return Batch{}, ErrClosed
 		}
 		if err := ctx.Err(); err != nil {
@@ -190,8 +158,9 @@ func (r *Reader) deliver() (Batch, bool) {
 		if r.cur.from != r.tail.pos { // something in between was not proven
 			r.cur.release()
 		} else if err := r.cur.land(); err != nil {
-			r.pathFailed(r.cur.via, err)
+			r.memoryFailed(r.cur.via, err)
 		} else {
+			r.landed()
 			r.lookAhead()
 		}
 	}
@@ -215,6 +184,13 @@ func (r *Reader) deliver() (Batch, bool) {
 	return r.delivered(data, via.source), true
 }
 
+// used takes n bytes of the rest as handed out.
+func (r *Reader) used(n int) {
+	r.rest.Position += uint64(n)
+	r.rest.Data = r.rest.Data[n:]
+	r.pos.Store(r.rest.Position)
+}
+
 // delivered moves the position over bytes that are handed out.
 func (r *Reader) delivered(data []byte, from Source) Batch {
 	b := Batch{Position: r.tail.pos, Data: data, Source: from}
@@ -224,148 +200,10 @@ func (r *Reader) delivered(data []byte, from Source) Batch {
 	return b
 }
 
-// read fetches what is published at the position.
-func (r *Reader) read(via *path, v view, pub published) {
-	ok, err := r.launch(&r.cur, via, pub, r.tail.pos, r.prefix)
-	if err == nil && ok {
-		r.lookAhead()
-		err = r.cur.land()
-	}
-	switch {
-	case err != nil:
-		r.pathFailed(via, err)
-		r.cur.release()
-		r.ahead.release()
-	case !ok:
-		r.c.count.retry(reasonHole)
-		r.tail.failed(v, reasonHole)
-	}
-}
-
-// lookAhead begins to fetch what comes after the current flight when there is a
-// backlog, so that the consumer's work and the reading overlap. What goes wrong
-// here is met again when its turn comes.
-func (r *Reader) lookAhead() {
-	_, pub, _ := r.c.view(r.f, time.Now())
-	from := r.cur.to
-	if r.cur.via.source == FromSHM { // a copy is not on its way while the consumer works
-		return
-	}
-	if from+layout.ExtentSize > pub.length || from%layout.ChunkSize != 0 {
-		return
-	}
-	if _, err := r.launch(&r.ahead, r.cur.via, pub, from, prefixAt(r.h, from)); err != nil {
-		r.ahead.release()
-	}
-}
-
-// launch locates, plans and posts one flight. ok is false when the node does not
-// hold the first extent.
-func (r *Reader) launch(f *flight, via *path, pub published, from uint64, pre prefix) (ok bool, err error) {
-	limit := via.flightBytes(r.c.cfg.Prefetch)
-	first := layout.Extent(from)
-	last := min(layout.Extent(pub.length-1), layout.Extent(from+uint64(limit)-1), first+maxSpans-1)
-	deadline := time.Now().Add(r.c.cfg.ReadTimeout)
-	var room [maxSpans]place
-	at, err := r.places.locate(via, r.h, first, last, deadline, room[:0])
-	if err != nil || len(at) == 0 {
-		return false, err
-	}
-	for _, k := range at {
-		if k.fresh {
-			r.c.count.located(2)
-		}
-	}
-	if err := f.plan(via, r.h, pub, from, pre, at, limit); err != nil {
-		return false, err
-	}
-	if err := f.post(deadline); err != nil {
-		return false, err
-	}
-	for i := range f.n {
-		s := &f.spans[i]
-		n := 1
-		if s.descs != nil {
-			n = 2
-		}
-		r.c.count.read(via.source, n, len(s.data)+len(s.descs))
-	}
-	return true, nil
-}
-
-func (r *Reader) pathFailed(via *path, err error) {
-	now := time.Now()
-	why := via.failed(now, err)
-	r.c.count.failed(via.source, why)
-	r.places.forget()
-	v, _, _ := r.c.view(r.f, now)
-	r.tail.failed(v, why)
-	r.c.cfg.Logger.Debug("memory read failed", "shard", r.f.name, "transport", via.source.String(), "err", err)
-}
-
-// readDurable fetches from the durable store. ok is false when it had nothing.
-func (r *Reader) readDurable(ctx context.Context, v view, a action) (b Batch, ok bool, err error) {
-	r.cur.release()
-	r.ahead.release()
-	bounded, cancel := context.WithTimeout(ctx, durableTimeout)
-	defer cancel()
-	data, err := r.c.gate.read(bounded, r.f.name, a.from, a.to)
-	if len(data) > 0 {
-		r.c.count.read(FromDurable, 1, len(data))
-		r.prefix = r.prefix.extend(r.h, a.from, data)
-		return r.delivered(data, FromDurable), true, nil
-	}
-	if ctx.Err() != nil {
-		return b, false, ctx.Err()
-	}
-	if err != nil {
-		r.c.count.failed(FromDurable, reasonTransport)
-		r.c.cfg.Logger.Debug("durable read failed", "shard", r.f.name, "position", a.from, "err", err)
-	}
-	r.tail.durableFailed(v)
-	return b, false, r.final(ctx, err)
-}
-
-// stat asks the store how long the shard is, if no other Reader just did.
-func (r *Reader) stat(ctx context.Context, v view) error {
-	if !r.f.claimStat(v.now, v.blind) {
-		return nil
-	}
-	bounded, cancel := context.WithTimeout(ctx, durableTimeout)
-	defer cancel()
-	i, err := r.c.gate.store.Stat(bounded, r.f.name)
-	if err != nil {
-		return r.final(ctx, err)
-	}
-	if !r.f.info(i) {
-		r.err = fmt.Errorf("%s: %w", r.f.name, ErrRecreated)
-	}
-	return r.err
-}
-
-// final turns the store's answer into the Reader's end if it is one: bytes out
-// of retention, or no such shard. Other trouble passes.
-func (r *Reader) final(ctx context.Context, err error) error {
-	switch {
-	case errors.Is(err, wire.ErrOutOfRetention):
-		bounded, cancel := context.WithTimeout(ctx, durableTimeout)
-		defer cancel()
-		i, statErr := r.c.gate.store.Stat(bounded, r.f.name)
-		if statErr != nil || i.First <= r.tail.pos {
-			return nil // changed meanwhile: try again
-		}
-		r.err = &GapError{Shard: r.f.name, Want: r.tail.pos, First: i.First, Length: i.Length}
-	case errors.Is(err, wire.ErrUnknownShard):
-		r.err = err
-	}
-	return r.err
-}
-
 // wait sleeps until news, a time (zero: none), the end of ctx, or Close.
 func (r *Reader) wait(ctx context.Context, until time.Time) error {
-	if r.cur.size > smallFlight {
-		r.cur.release()
-	}
+	// Batch memory is a connection's, and few of many Readers are not waiting.
+	r.cur.release()
 	r.ahead.release()
 	var timer <-chan time.Time
 	if !until.IsZero() {
@@ -377,7 +215,7 @@ func (r *Reader) wait(ctx context.Context, until time.Time) error {
 	case <-timer:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-r.c.stop:
+	case <-r.ctx.Done():
 		return ErrClosed
 	}
 	return nil
@@ -401,7 +239,8 @@ func (r *Reader) Lag() uint64 {
 	return end - min(pos, end)
 }
 
-// Seek goes on at another position, also after a *GapError.
+// Seek goes on at another position, also after a *GapError. ctx bounds the look-up.
+// After an error the Reader is where it was.
 func (r *Reader) Seek(ctx context.Context, from From) error {
 	if !r.enter() {
 		return ErrClosed
@@ -412,9 +251,9 @@ func (r *Reader) Seek(ctx context.Context, from From) error {
 		return err
 	}
 	if !r.f.info(info) {
-		return fmt.Errorf("%s: %w", r.f.name, ErrRecreated)
+		return fmt.Errorf("%s: %w", r.f.key.name, ErrRecreated)
 	}
-	pos, err := from.resolve(r.f.name, info, known)
+	pos, err := from.resolve(r.f.key.name, info, known)
 	if err != nil {
 		return err
 	}
@@ -422,18 +261,16 @@ func (r *Reader) Seek(ctx context.Context, from From) error {
 	return nil
 }
 
-// Close ends the Reader and gives its memory back. A Next under way returns
-// ErrClosed.
+// Close ends the Reader and gives its memory back. A Next under way returns at
+// once, with ErrClosed if it has nothing yet; Close waits for it, and for a Write
+// of WriteTo.
 func (r *Reader) Close() error {
-	if r.closed.Swap(true) {
-		return nil
-	}
-	r.wake()
+	r.cancel()
 	r.busy <- struct{}{} // until Next has returned
 	defer func() { <-r.busy }()
 	r.cur.release()
 	r.ahead.release()
-	r.rest = nil
+	r.rest = Batch{}
 	r.timer.Stop()
 	r.c.unfollow(r.f, r)
 	return nil

@@ -20,9 +20,11 @@ const (
 	reasonDeadline
 	// reasonTransport: the connection failed.
 	reasonTransport
+	// reasonBuffers: no memory was left to read into (see rdma.Config.BufferBytes).
+	reasonBuffers
 	reasons int = iota
 )
 
 func (r reason) String() string {
-	return [...]string{"torn", "moved", "hole", "short", "stale", "entry", "deadline", "transport"}[r]
+	return [...]string{"torn", "moved", "hole", "short", "stale", "entry", "deadline", "transport", "buffers"}[r]
 }

@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rmatail/rmatail/chunkstore/layout"
 )
 
 // Stats counts what a Cluster has done since it was opened.
@@ -20,7 +22,8 @@ type Stats struct {
 	DeliveredBy map[string]uint64
 	// Retries counts reads that delivered nothing, by reason.
 	Retries map[string]uint64
-	// Failures counts transport failures by source.
+	// Failures counts reads that failed with their transport, by source; each is
+	// among Retries too.
 	Failures map[string]uint64
 	// Connects counts connections made, by source.
 	Connects map[string]uint64
@@ -36,19 +39,14 @@ type counters struct {
 	requests, bytes                        atomic.Uint64
 }
 
-const (
-	pageBytes = 4096
-	setBytes  = 512
-)
-
-func (c *counters) polled(pages int) {
+func (c *counters) polled(pages, bytes int) {
 	c.requests.Add(uint64(pages))
-	c.bytes.Add(uint64(pages) * pageBytes)
+	c.bytes.Add(uint64(bytes))
 }
 
 func (c *counters) located(sets int) {
 	c.requests.Add(uint64(sets))
-	c.bytes.Add(uint64(sets) * setBytes)
+	c.bytes.Add(uint64(sets) * layout.SetSize)
 }
 
 func (c *counters) read(from Source, requests, bytes int) {
@@ -100,7 +98,7 @@ func newCollector(c *Cluster) *collector {
 	return &collector{c: c,
 		reads:     d("reads_total", "Data reads answered, by source.", "source"),
 		delivered: d("delivered_bytes_total", "Bytes handed to consumers, by source.", "source"),
-		failures:  d("transport_failures_total", "Failed reads or connections, by source.", "source"),
+		failures:  d("transport_failures_total", "Reads that failed and rested their transport, by source.", "source"),
 		connects:  d("connects_total", "Connections made, by transport.", "source"),
 		retries:   d("retries_total", "Reads that delivered nothing, by reason.", "reason"),
 		rqs:       d("requests_total", "Reads of any kind asked for."),

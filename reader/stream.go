@@ -17,40 +17,25 @@ func (r *Reader) Read(p []byte) (int, error) {
 		return 0, ErrClosed
 	}
 	defer r.leave()
-	if len(r.rest) == 0 {
+	if len(r.rest.Data) == 0 {
 		b, err := r.advance(context.Background())
 		if err != nil {
 			return 0, err
 		}
-		r.rest = b.Data
+		r.rest = b
 	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	r.pos.Store(r.tail.pos - uint64(len(r.rest)))
+	n := copy(p, r.rest.Data)
+	r.used(n)
 	return n, nil
 }
 
 // WriteTo writes the shard to w until its sealed end (nil), an error, or Close.
-// The bytes go from the Reader's buffers to w without another copy.
+// The bytes go from the Reader's buffers to w without another copy. What w did
+// not take is delivered next.
 func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	for {
-		if !r.enter() {
-			return n, ErrClosed
-		}
-		data := r.rest
-		if len(data) == 0 {
-			var b Batch
-			if b, err = r.advance(context.Background()); err == nil {
-				data = b.Data
-			}
-		}
-		r.rest = nil
-		if err == nil {
-			var m int
-			m, err = w.Write(data)
-			n += int64(m)
-		}
-		r.leave()
+		m, err := r.writeBatch(w)
+		n += int64(m)
 		switch {
 		case errors.Is(err, io.EOF):
 			return n, nil
@@ -58,4 +43,24 @@ func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 			return n, err
 		}
 	}
+}
+
+func (r *Reader) writeBatch(w io.Writer) (n int, err error) {
+	if !r.enter() {
+		return 0, ErrClosed
+	}
+	defer r.leave()
+	if len(r.rest.Data) == 0 {
+		if r.rest, err = r.advance(context.Background()); err != nil {
+			return 0, err
+		}
+	}
+	r.pos.Store(r.rest.Position) // nothing of it is written yet
+	size := len(r.rest.Data)
+	n, err = w.Write(r.rest.Data)
+	n = min(max(n, 0), size)
+	if r.used(n); n < size && err == nil {
+		err = io.ErrShortWrite
+	}
+	return n, err
 }

@@ -37,6 +37,7 @@ type view struct {
 	stored uint64    // durable length last heard of; may be behind length
 	sealed bool      // length is final
 	paths  int       // memory paths that are up
+	backAt time.Time // with none up: when one that rests is up again; zero: never
 	blind  bool      // no length comes from the cache at present
 	statAt time.Time // when asking the store for its length is worth it; zero: never
 }
@@ -90,8 +91,12 @@ func (t *tail) next(v view) action {
 		return action{kind: doStat}
 	}
 	wake := earliest(due, v.statAt)
-	if t.pos < v.length && !t.cold && v.paths > 0 {
+	switch {
+	case t.pos >= v.length || t.cold:
+	case v.paths > 0:
 		wake = earliest(wake, t.memoryAt)
+	case !v.backAt.IsZero():
+		wake = earliest(wake, latest(t.memoryAt, v.backAt))
 	}
 	return action{kind: doWait, until: wake}
 }
@@ -117,7 +122,6 @@ func (t *tail) delivered(n int, from Source) {
 	t.memoryAt, t.memoryRest = time.Time{}, 0
 	if from == FromDurable {
 		t.durableAt, t.durableRest = time.Time{}, 0
-		t.lag.clear()
 	}
 }
 
@@ -150,9 +154,9 @@ func (t *tail) failed(v view, r reason) {
 
 // durableFailed takes that the store had nothing at pos, or was out of reach.
 // A hole is probed again: the cache may have been filled meanwhile.
-func (t *tail) durableFailed(v view) {
+func (t *tail) durableFailed(now time.Time) {
 	t.durableRest = min(max(2*t.durableRest, durableRestMin), durableRestMax)
-	t.durableAt = v.now.Add(t.durableRest)
+	t.durableAt = now.Add(t.durableRest)
 	t.cold, t.missed = false, false
 	t.memoryAt = latest(t.memoryAt, t.durableAt)
 }

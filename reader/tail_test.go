@@ -49,6 +49,165 @@ func TestTailTornBytesGoToTheNextPathThenRest(t *testing.T) {
 	}
 }
 
+// TestTailWaitsForAPathThatRests, also when no other news will come.
+func TestTailWaitsForAPathThatRests(t *testing.T) {
+	s := newTail(0)
+	v := view{now: at(0), length: 30, backAt: at(50)}
+	if a := s.next(v); a.kind != doWait || a.until != at(50) {
+		t.Fatalf("got %+v", a)
+	}
+	v.paths = 1
+	s.failed(v, reasonTorn)
+	for range triesPerPath {
+		s.failed(v, reasonTorn)
+	}
+	v.paths, v.backAt = 0, at(1) // before what the torn bytes have to rest
+	if a := s.next(v); a.kind != doWait || a.until != at(2) {
+		t.Fatalf("got %+v", a)
+	}
+	v.backAt = at(5000) // the store is due before
+	if a := s.next(v); a.kind != doWait || a.until != at(1000) {
+		t.Fatalf("got %+v", a)
+	}
+	for range 2 {
+		s.failed(v, reasonHole)
+	}
+	v.backAt = at(50)
+	if a := s.next(v); a.kind != doDurable {
+		t.Fatalf("a hole: %+v", a)
+	}
+}
+
+// TestTailNoBuffers goes to the next path at once, and then rests.
+func TestTailNoBuffers(t *testing.T) {
+	s := newTail(0)
+	v := view{now: at(0), length: 30, paths: 2}
+	s.next(v)
+	s.failed(v, reasonBuffers)
+	if a := s.next(v); a.kind != doRead || a.path != 1 {
+		t.Fatalf("got %+v", a)
+	}
+	s.failed(v, reasonBuffers)
+	if a := s.next(v); a.kind != doWait || a.until != at(2) {
+		t.Fatalf("got %+v", a)
+	}
+}
+
+// TestTailDeliveryForgetsFailures: the next position has its own tries, on the best
+// path.
+func TestTailDeliveryForgetsFailures(t *testing.T) {
+	s := newTail(0)
+	v := view{now: at(0), length: 30, paths: 2}
+	for range 3 {
+		for range triesPerPath - 1 {
+			s.failed(v, reasonTorn)
+		}
+		if a := s.next(v); a.path != 0 {
+			t.Fatalf("with a try left: %+v", a)
+		}
+		s.delivered(1, FromSHM)
+	}
+	for range triesPerPath {
+		s.failed(v, reasonTorn)
+	}
+	if a := s.next(v); a.path != 1 {
+		t.Fatalf("with no try left: %+v", a)
+	}
+	s.delivered(1, FromSHM)
+	if a := s.next(v); a.path != 0 {
+		t.Fatalf("after a delivery: %+v", a)
+	}
+}
+
+// TestTailRestsGrow while nothing is delivered, and begin anew when something is.
+func TestTailRestsGrow(t *testing.T) {
+	s := newTail(0)
+	v := view{now: at(0), length: 30, paths: 1}
+	rest := func(fail func()) time.Duration {
+		s.next(v)
+		fail()
+		a := s.next(v)
+		if a.kind != doWait {
+			t.Fatalf("got %+v", a)
+		}
+		d := a.until.Sub(v.now)
+		v.now = a.until
+		return d
+	}
+	memory := func() {
+		for range triesPerPath {
+			s.failed(v, reasonTorn)
+		}
+	}
+	for _, want := range []int{2, 4, 8, 16, 32, 64, 128, 250} {
+		if got := rest(memory); got != time.Duration(want)*time.Millisecond {
+			t.Fatalf("memory rests for %v, want %d ms", got, want)
+		}
+	}
+	s.delivered(1, FromSHM)
+	if got := rest(memory); got != memoryRestMin {
+		t.Fatalf("after a delivery memory rests for %v", got)
+	}
+	durable := func() {
+		s.failed(v, reasonHole)
+		s.failed(v, reasonHole)
+		if a := s.next(v); a.kind != doDurable {
+			t.Fatalf("got %+v", a)
+		}
+		s.durableFailed(v.now)
+	}
+	s.delivered(1, FromSHM)
+	for _, want := range []int{50, 100, 200, 400, 800} {
+		if got := rest(durable); got != time.Duration(want)*time.Millisecond {
+			t.Fatalf("the store rests for %v, want %d ms", got, want)
+		}
+	}
+	s.delivered(1, FromDurable)
+	if got := rest(durable); got != durableRestMin {
+		t.Fatalf("after a delivery the store rests for %v", got)
+	}
+}
+
+// TestTailSeek forgets everything but the delay.
+func TestTailSeek(t *testing.T) {
+	s := newTail(0)
+	v := view{now: at(0), length: 30, paths: 1}
+	s.next(v)
+	s.failed(v, reasonHole)
+	s.failed(v, reasonHole)
+	s.next(v)
+	s.durableFailed(v.now)
+	s.seek(10)
+	if a := s.next(v); a != (action{kind: doRead, from: 10, to: 30}) {
+		t.Fatalf("got %+v", a)
+	}
+	v.paths = 0
+	if a := s.next(v); a.until != at(1000) {
+		t.Fatalf("got %+v", a)
+	}
+}
+
+// TestLagQueueGrain: lengths that come close together are one point.
+func TestLagQueueGrain(t *testing.T) {
+	var q lagQueue
+	for i := range 49 {
+		q.observe(at(i), uint64(i+1))
+	}
+	q.observe(at(50), 60)
+	q.observe(at(51), 5) // smaller: stale
+	if len(q.seen) != 2 || q.seen[0] != (lagPoint{at(0), 49}) || q.seen[1] != (lagPoint{at(50), 60}) {
+		t.Fatalf("%+v", q.seen)
+	}
+	q.delivered(48)
+	if q.dueAt(time.Second) != at(1000) {
+		t.Fatal("a byte of the first point is missing")
+	}
+	q.delivered(49)
+	if q.dueAt(time.Second) != at(1050) {
+		t.Fatal("nothing of the first point is missing")
+	}
+}
+
 func TestTailDurableOnlyAfterTheDelay(t *testing.T) {
 	s := newTail(0)
 	v := view{now: at(0), length: 30, paths: 0}
@@ -63,9 +222,13 @@ func TestTailDurableOnlyAfterTheDelay(t *testing.T) {
 	if a := s.next(v); a != (action{kind: doDurable, from: 0, to: 50}) {
 		t.Fatalf("cache away for 1 s: %+v", a)
 	}
-	s.delivered(40, FromDurable) // the queue is cleared: the rest waits its own second
-	if a := s.next(v); a.kind != doWait || a.until != at(2000) {
-		t.Fatalf("after a durable read: %+v", a)
+	s.delivered(20, FromDurable) // some of the old ones: the others have waited as long
+	if a := s.next(v); a != (action{kind: doDurable, from: 20, to: 50}) {
+		t.Fatalf("after a part of what is due: %+v", a)
+	}
+	s.delivered(20, FromDurable) // the younger ones wait for a second of their own
+	if a := s.next(v); a.kind != doWait || a.until != at(1600) {
+		t.Fatalf("after what was due: %+v", a)
 	}
 }
 
@@ -99,7 +262,7 @@ func TestTailDurableFailureRests(t *testing.T) {
 	if a := s.next(v); a.kind != doDurable {
 		t.Fatalf("got %+v", a)
 	}
-	s.durableFailed(v)
+	s.durableFailed(v.now)
 	a := s.next(v)
 	if a.kind != doWait || a.until != v.now.Add(durableRestMin) {
 		t.Fatalf("after a failed durable read: %+v", a)
@@ -184,7 +347,7 @@ func TestTailAlwaysMoves(t *testing.T) {
 				case a.kind == doRead:
 					s.failed(v, reason(rapid.IntRange(0, reasons-1).Draw(t, "reason")))
 				default:
-					s.durableFailed(v)
+					s.durableFailed(v.now)
 				}
 				got += uint64(n)
 			case doWait:

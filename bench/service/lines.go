@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rmatail/rmatail/logging"
+	"github.com/rmatail/rmatail/chunkstore/server/logging"
 )
 
 // lines is the logging of a phase.

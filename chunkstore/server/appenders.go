@@ -169,10 +169,10 @@ func (a *appenders) fill(pl *place) {
 	ctx, cancel := context.WithTimeout(a.work, openTime)
 	defer cancel()
 	pl.appender, pl.err = a.open(ctx, pl.shard)
-	close(pl.opened)
 	if pl.err != nil {
-		a.retire(pl)
+		a.retire(pl) // before anybody learns of it: the next append opens anew
 	}
+	close(pl.opened)
 }
 
 // release undoes acquire.
@@ -264,7 +264,7 @@ func (a *appenders) stats() *producer.Stats {
 }
 
 // close refuses further appends, and flushes and closes every shard once those
-// under way have ended.
+// under way have ended. Its error is ctx's; see failures for what went wrong.
 func (a *appenders) close(ctx context.Context) error {
 	a.mu.Lock()
 	a.mu.closed = true
@@ -290,9 +290,11 @@ func (a *appenders) close(ctx context.Context) error {
 		}
 	}
 	a.work.close()
-	if err := a.work.wait(ctx); err != nil {
-		return err
-	}
+	return a.work.wait(ctx)
+}
+
+// failures are the errors of the shards that close has closed.
+func (a *appenders) failures() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return errors.Join(a.mu.errs...)

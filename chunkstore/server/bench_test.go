@@ -56,6 +56,28 @@ func TestRealArenaReadsDoNotAllocate(t *testing.T) {
 	}
 }
 
+// Pipelined reads are answered by few writes, each of them bounded.
+func TestRealRepliesGather(t *testing.T) {
+	s := serve(t, func(c *Config) { c.Limits.FlushBytes = 64 << 10 })
+	for _, tc := range []struct {
+		chunks, depth int
+		least, most   uint64 // writes
+	}{
+		{1, 7, 1, 4},     // one segment may arrive in pieces
+		{1, 200, 12, 60}, // 64 KiB are 16 replies
+		{32, 7, 4, 7},    // two replies exceed the bound
+	} {
+		nc := rawDial(t, s)
+		greet(t, nc)
+		before := s.Stats().Writes
+		request, n := pollRequest(t, tc.chunks)
+		exchange(t, nc, bytes.Repeat(request, tc.depth), make([]byte, n*tc.depth))
+		if got := s.Stats().Writes - before; got < tc.least || got > tc.most {
+			t.Errorf("%d reads of %d chunks in %d writes, want %d to %d", tc.depth, tc.chunks, got, tc.least, tc.most)
+		}
+	}
+}
+
 func BenchmarkReadArena(b *testing.B) {
 	for _, chunks := range []int{1, 16} {
 		for _, depth := range []int{1, 16} {

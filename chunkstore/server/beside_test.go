@@ -17,8 +17,11 @@ import (
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
-// holdDisk takes all places for durable reads, as a disk that hangs does.
-func holdDisk(s *Server) (let func()) {
+// holdDisk takes all places for durable reads, as a disk that hangs does, once
+// everything else has ended.
+func holdDisk(t testing.TB, s *Server) (let func()) {
+	t.Helper()
+	eventually(t, "nothing in flight", func() bool { return s.Stats().InFlight == 0 })
 	for range cap(s.disk) {
 		s.disk <- struct{}{}
 	}
@@ -42,7 +45,7 @@ func readDurableRequest(t testing.TB, n uint32) []byte {
 func TestRealSlowDiskHoldsUpNoArenaRead(t *testing.T) {
 	s := serve(t, nil)
 	appendPattern(t, durable.NewRemote(dial(t, s)), shardA, 0, 1000)
-	let := holdDisk(s)
+	let := holdDisk(t, s)
 	nc := rawDial(t, s)
 	greet(t, nc)
 	arena, _ := wire.AppendReadArena(nil, []wire.ArenaRead{{Off: 0, N: 100}})
@@ -67,7 +70,7 @@ func TestRealSlowDiskHoldsUpNoArenaRead(t *testing.T) {
 func TestRealBudgetOfARequest(t *testing.T) {
 	s := serve(t, nil)
 	appendPattern(t, durable.NewRemote(dial(t, s)), shardA, 0, 1000)
-	defer holdDisk(s)()
+	defer holdDisk(t, s)()
 	nc := rawDial(t, s)
 	greet(t, nc)
 	send(t, nc, wire.Header{Op: wire.OpReadDurable, ID: 1, Budget: 20 * time.Millisecond}, readDurableRequest(t, 1000))
@@ -80,7 +83,7 @@ func TestRealBudgetOfARequest(t *testing.T) {
 func TestRealInFlightLimit(t *testing.T) {
 	s := serve(t, func(c *Config) { c.Limits.InFlight = 3 })
 	appendPattern(t, durable.NewRemote(dial(t, s)), shardA, 0, 1000)
-	let := holdDisk(s)
+	let := holdDisk(t, s)
 	nc := rawDial(t, s)
 	greet(t, nc)
 	for id := range uint64(5) {
@@ -107,7 +110,7 @@ func TestRealInFlightLimit(t *testing.T) {
 func TestRealReadForAClientThatLeft(t *testing.T) {
 	s := serve(t, nil)
 	appendPattern(t, durable.NewRemote(dial(t, s)), shardA, 0, 1000)
-	defer holdDisk(s)()
+	defer holdDisk(t, s)()
 	nc := rawDial(t, s)
 	greet(t, nc)
 	send(t, nc, wire.Header{Op: wire.OpReadDurable, ID: 1, Budget: time.Minute}, readDurableRequest(t, 1000))

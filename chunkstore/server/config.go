@@ -103,7 +103,8 @@ type Limits struct {
 	Appenders int
 	// Writers are the shards whose batches are on the disk at once. 32.
 	Writers int
-	// AppenderIdle is how long a shard stays open after its last append. 10 min.
+	// AppenderIdle is how long a shard stays open after its last append. Its
+	// heartbeat ends with that. 10 min.
 	AppenderIdle time.Duration
 	// Handshake bounds the time from accept to the Hello. 5 s.
 	Handshake time.Duration

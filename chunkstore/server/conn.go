@@ -182,6 +182,7 @@ func (c *conn) flush() error {
 // writes again.
 func (c *conn) flushLocked(out *wire.Replies) error {
 	c.nc.SetWriteDeadline(time.Now().Add(c.s.cfg.Limits.Write)) // fails only on a closed connection, as the write then does
+	c.s.counters.writes.Add(1)
 	err := out.Flush(c.nc)
 	if err != nil {
 		c.nc.Close()

@@ -193,9 +193,13 @@ func (r *appendRequest) settled(life context.Context) bool {
 // ends the request. The right to write is held.
 func (l *line) reply(r *appendRequest) {
 	c := l.c
-	ctx, cancel := context.WithDeadline(c.s.life, r.deadline)
+	ctx := c.s.life
+	if !time.Now().Before(r.deadline) { // else nothing is waited for
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, r.deadline)
+		defer cancel()
+	}
 	pos, err := c.s.appenders.end(ctx, r.begun)
-	cancel()
 	n := len(r.data)
 	if err == nil {
 		c.s.counters.appends.Add(1)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
@@ -100,4 +101,39 @@ func TestRealConnectionsShareFlushes(t *testing.T) {
 		t.Errorf("%d records in %d batches", st.Records, st.Batches)
 	}
 	t.Logf("report: %d connections, %d appends, %d flushes, sink p50 %v p99 %v", clients, st.Records, st.Batches, st.SinkP50, st.SinkP99)
+}
+
+// A sink that hangs: appends run into their own deadlines, in any number and with an
+// outcome that is said to be unknown, and come through when it goes on.
+func TestRealAppendDeadline(t *testing.T) {
+	hold := make(chan struct{})
+	p := newPool(t, 10, time.Hour)
+	p.change = func(l *openLog) { l.wait = hold }
+	s := serve(t, func(c *Config) { c.EvictEvery = time.Hour }) // the sweep looks at what is replaced here
+	own := s.appenders
+	s.appenders = p.appenders
+	defer func() { s.appenders = own }()
+	nc := rawDial(t, s)
+	greet(t, nc)
+	budgets := []time.Duration{30 * time.Millisecond, 30 * time.Millisecond, patience}
+	for i, budget := range budgets {
+		send(t, nc, wire.Header{Op: wire.OpAppend, ID: uint64(i), Budget: budget}, appendRequestOf(t, shardA, wire.NoOffset, []byte("record")))
+	}
+	for i := range budgets {
+		if i == 2 {
+			close(hold)
+		}
+		h, b := receive(t, nc)
+		switch {
+		case h.ID != uint64(i):
+			t.Fatalf("reply to %d, want %d", h.ID, i)
+		case i < 2 && h.Status != wire.StatusDeadline:
+			t.Errorf("append %d to a sink that hangs: %v", i, h.Status)
+		case i == 2:
+			if a, err := wire.ParseAppended(b); h.Status != wire.StatusOK || err != nil || a.Pos != 12 {
+				t.Errorf("append behind those that were given up: %v, at %d, %v", h.Status, a.Pos, err)
+			}
+		}
+	}
+	eventually(t, "nothing is in flight", func() bool { return s.Stats().InFlight == 0 })
 }

@@ -42,6 +42,7 @@ func newCollector(s *Server) *collector {
 	count("connections_broken_total", "Connections that ended by an error, such as bytes of another protocol.", func(s Stats) float64 { return float64(s.ConnectionsBroken) })
 	label("requests_total", "Requests by operation.", "op", func(s Stats) map[string]uint64 { return s.Requests })
 	label("refusals_total", "Refused requests by status.", "status", func(s Stats) map[string]uint64 { return s.Refusals })
+	count("writes_total", "Writes of gathered replies to sockets.", func(s Stats) float64 { return float64(s.Writes) })
 	gauge("in_flight", "Requests that wait for a disk or a device.", func(s Stats) float64 { return float64(s.InFlight) })
 	count("arena_reads_total", "Arena ranges read over TCP. Reads over shared memory and RDMA are invisible to the node.", func(s Stats) float64 { return float64(s.ArenaReads) })
 	count("arena_read_bytes_total", "Arena bytes read over TCP.", func(s Stats) float64 { return float64(s.ArenaReadBytes) })

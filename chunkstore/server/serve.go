@@ -174,11 +174,15 @@ func (s *Server) stop(ctx context.Context) error {
 		}
 	}
 	s.end()
+	if s.appenders != nil {
+		err = errors.Join(err, s.appenders.failures())
+	}
 	return errors.Join(err, s.closers.close())
 }
 
 // drain waits for everything that may touch the arena or the store to end, in
-// the order of the package comment. It may be called again.
+// the order of the package comment. Its error is ctx's: something hangs. It may
+// be called again.
 func (s *Server) drain(ctx context.Context) error {
 	err := s.work.wait(ctx) // their replies are written, too
 	if s.appenders != nil {

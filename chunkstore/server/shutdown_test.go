@@ -14,6 +14,7 @@ import (
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
+	"github.com/rmatail/rmatail/producer"
 )
 
 // Clients append and read while the node goes down: each append that was
@@ -108,7 +109,7 @@ func TestRealShutdownCutsOff(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.Background()) }()
 	appendPattern(t, durable.NewRemote(dial(t, s)), shardA, 0, 1000)
-	let := holdDisk(s)
+	let := holdDisk(t, s)
 	defer let()
 	nc := rawDial(t, s)
 	greet(t, nc)
@@ -154,6 +155,47 @@ func TestRealShutdownWithAStuckReader(t *testing.T) {
 		t.Errorf("%d connections after shutdown", n)
 	}
 }
+
+// A shard whose last flush fails is reported, and nothing is left open for it.
+func TestRealShutdownReportsAFailedFlush(t *testing.T) {
+	s, err := New(testConfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(context.Background()) }()
+	bad := errors.New("flush failed")
+	s.appenders.open = func(ctx context.Context, shard layout.Shard) (*producer.Appender, error) {
+		return producer.Open(ctx, producer.Config{Shard: shard, Log: &badClose{err: bad}, Heartbeat: time.Hour})
+	}
+	if _, _, err := durable.NewRemote(dial(t, s)).Append(t.Context(), "a/0000", wire.NoOffset, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Shutdown(t.Context()); !errors.Is(err, bad) {
+		t.Errorf("shutdown: %v", err)
+	}
+	if err := <-served; !errors.Is(err, bad) {
+		t.Errorf("serve: %v", err)
+	}
+	if err := s.cache.put(layout.Put{CRC: layout.ExtendCRC(layout.SeedCRC(layout.Hash{}, 0), []byte("x")), Data: []byte("x")}); !errors.Is(err, wire.ErrClosing) {
+		t.Errorf("the arena is still open: %v", err)
+	}
+}
+
+// badClose is a log in memory that cannot be closed cleanly.
+type badClose struct {
+	length uint64
+	err    error
+}
+
+func (l *badClose) Append(_ context.Context, off uint64, p []byte) (uint64, error) {
+	l.length = off + uint64(len(p))
+	return l.length, nil
+}
+func (l *badClose) Info() durable.Info          { return durable.Info{Incarnation: 1, Length: l.length} }
+func (l *badClose) Flush(context.Context) error { return nil }
+func (l *badClose) Seal() error                 { return nil }
+func (l *badClose) Close() error                { return l.err }
 
 func TestRealClosingIsSaid(t *testing.T) {
 	s := serve(t, nil)

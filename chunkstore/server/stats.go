@@ -34,6 +34,7 @@ type Stats struct {
 	Refusals           map[string]uint64 `json:"refusals"`            // by status
 	InFlight           int               `json:"in_flight"`           // that wait for a disk or a device
 
+	Writes           uint64 `json:"writes"`      // of replies to sockets; less than requests, as those gather
 	ArenaReads       uint64 `json:"arena_reads"` // ranges read over TCP
 	ArenaReadBytes   uint64 `json:"arena_read_bytes"`
 	Appends          uint64 `json:"appends"`
@@ -67,7 +68,7 @@ type counters struct {
 	requests                                             [opSlots]atomic.Uint64
 	refusals                                             [statusSlots]atomic.Uint64
 	inFlight, queuePairs                                 atomic.Int64
-	arenaReads, arenaReadBytes                           atomic.Uint64
+	writes, arenaReads, arenaReadBytes                   atomic.Uint64
 	appends, appendBytes                                 atomic.Uint64
 	durableReads, durableReadBytes                       atomic.Uint64
 	segmentsRemoved, segmentBytesRemoved                 atomic.Uint64
@@ -115,7 +116,7 @@ func (s *Server) Stats() Stats {
 		Listen: s.Addr().String(), Socket: s.socketPath, SocketReason: s.socketReason, RDMA: s.rdmaReason == "", RDMAReason: s.rdmaReason,
 		Connections: int(c.connections.Load()), ConnectionsTotal: c.connectionsTotal.Load(), ConnectionsRefused: c.connectionsOver.Load(), ConnectionsBroken: c.connectionsBroken.Load(),
 		Requests: make(map[string]uint64), Refusals: make(map[string]uint64), InFlight: int(c.inFlight.Load()),
-		ArenaReads: c.arenaReads.Load(), ArenaReadBytes: c.arenaReadBytes.Load(),
+		Writes: c.writes.Load(), ArenaReads: c.arenaReads.Load(), ArenaReadBytes: c.arenaReadBytes.Load(),
 		Appends: c.appends.Load(), AppendBytes: c.appendBytes.Load(),
 		DurableReads: c.durableReads.Load(), DurableReadBytes: c.durableReadBytes.Load(),
 		SegmentsRemoved: c.segmentsRemoved.Load(), SegmentBytesRemoved: c.segmentBytesRemoved.Load(),

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rmatail/rmatail/logging"
+	"github.com/rmatail/rmatail/chunkstore/server/logging"
 )
 
 // logsTimeout bounds how long the last lines may take at the end.

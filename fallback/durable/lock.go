@@ -21,7 +21,7 @@ func (osFS) Lock(path string) (io.Closer, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch err := flock(f); {
+		switch err := flock(f, unix.LOCK_EX|unix.LOCK_NB); {
 		case err == unix.EWOULDBLOCK:
 			b := make([]byte, 256)
 			n, _ := f.ReadAt(b, 0)
@@ -37,7 +37,7 @@ func (osFS) Lock(path string) (io.Closer, error) {
 		there, err2 := os.Stat(path)
 		if err1 == nil && err2 == nil && os.SameFile(ours, there) {
 			writeHolder(f)
-			return f, nil
+			return heldLock{f}, nil
 		}
 		f.Close()
 		if err := errors.Join(err1, err2); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -46,7 +46,17 @@ func (osFS) Lock(path string) (io.Closer, error) {
 	}
 }
 
-func flock(f *os.File) error {
+// heldLock is a lock that is held.
+type heldLock struct{ f *os.File }
+
+// Close gives the lock up. Closing alone would not while a child that is being
+// started still has the descriptor: the lock is the open file's, not the
+// descriptor's, and close-on-exec comes with the exec.
+func (l heldLock) Close() error {
+	return errors.Join(flock(l.f, unix.LOCK_UN), l.f.Close())
+}
+
+func flock(f *os.File, how int) error {
 	c, err := f.SyscallConn()
 	if err != nil {
 		return err
@@ -54,7 +64,7 @@ func flock(f *os.File) error {
 	var ferr error
 	err = c.Control(func(fd uintptr) {
 		for {
-			if ferr = unix.Flock(int(fd), unix.LOCK_EX|unix.LOCK_NB); ferr != unix.EINTR {
+			if ferr = unix.Flock(int(fd), how); ferr != unix.EINTR {
 				return
 			}
 		}

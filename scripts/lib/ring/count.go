@@ -111,7 +111,7 @@ func (c *count) endTest(e event, p *pkg) {
 		if top {
 			c.failed++
 		}
-		fmt.Fprintf(c.out, "FAIL  %s %s (%.2fs)\n%s", e.Package, e.Test, e.Elapsed, text(p.output[e.Test]))
+		fmt.Fprintf(c.out, "FAIL  %s %s\n%s", e.Package, e.Test, text(p.output[e.Test]))
 	case top:
 		c.passed++
 	}
@@ -137,7 +137,11 @@ func (c *count) endPackage(e event, p *pkg) {
 	}
 	word := map[string]string{"pass": "ok", "fail": "FAIL", "skip": "none"}[e.Action]
 	if p.tests > 0 || e.Action == "fail" {
-		fmt.Fprintf(c.out, "%-5s %s %.1fs, %d tests\n", word, e.Package, e.Elapsed, p.tests)
+		took := ""
+		if e.Elapsed > 0 { // a guest's events have no times
+			took = fmt.Sprintf(", %.1f s", e.Elapsed)
+		}
+		fmt.Fprintf(c.out, "%-5s %s: %d tests%s\n", word, e.Package, p.tests, took)
 	}
 	clear(p.open)
 	delete(c.packages, e.Package)
