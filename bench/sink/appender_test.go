@@ -1,8 +1,6 @@
 package sink
 
-import (
-	"testing"
-)
+import "testing"
 
 // TestRealAppenderHasTheseDefaults holds what the row says about the queue and
 // the batches of producer.Appender to what it does when it is full.
@@ -18,9 +16,15 @@ func TestRealAppenderHasTheseDefaults(t *testing.T) {
 	if taken != 20_000 || r.ctx.Err() != nil {
 		t.Fatalf("%d records taken, %v", taken, r.ctx.Err())
 	}
+	deepest := 0 // the loop is faster than the sink: some queue fills up
 	for i, s := range p.(*appender).shards {
-		if st := s.Stats(); st.QueueRecordsMax != appenderRoom || st.BatchRecordsMax != appenderBatch || st.Records != 5000 {
-			t.Errorf("shard %d: queue of up to %d, batches of up to %d, %d records; want %d, %d, 5,000", i, st.QueueRecordsMax, st.BatchRecordsMax, st.Records, appenderRoom, appenderBatch)
+		st := s.Stats()
+		deepest = max(deepest, st.QueueRecordsMax)
+		if st.BatchRecordsMax != appenderBatch || st.Records != 5000 {
+			t.Errorf("shard %d: batches of up to %d, %d records; want %d and 5,000", i, st.BatchRecordsMax, st.Records, appenderBatch)
 		}
+	}
+	if deepest != appenderRoom {
+		t.Errorf("queues of up to %d, want %d", deepest, appenderRoom)
 	}
 }
