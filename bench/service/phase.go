@@ -40,6 +40,10 @@ type Phase struct {
 	Requests          int     `json:"requests"`
 	RequestsPerSecond float64 `json:"requests_per_s"`
 	OfOff             float64 `json:"of_off"` // RequestsPerSecond by that of the phase without logging
+	// PerProcessor is requests a second of processor time, and OfOffProcessor its
+	// ratio: what other processes take away from this one does not change it.
+	PerProcessor   float64 `json:"requests_per_processor_s"`
+	OfOffProcessor float64 `json:"of_off_processor"`
 	P50               float64 `json:"p50_ms"`
 	P95               float64 `json:"p95_ms"`
 	P99               float64 `json:"p99_ms"`

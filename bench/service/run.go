@@ -118,6 +118,7 @@ func measure(ctx context.Context, c Config, p Phase) (Phase, error) {
 		p.LogShare = float64(logged) / float64(handlers)
 	}
 	p.Processors = used.total() / seconds
+	p.PerProcessor = float64(p.Requests) / max(used.total(), 1e-3)
 	if used.total() > 0 {
 		p.SystemShare = used.system / used.total()
 	}
@@ -135,27 +136,34 @@ func (p *Phase) count(took []time.Duration, seconds float64) {
 
 // compare sets OfOff by the phase of the same kind without logging, and the words.
 func (p *Phase) compare(before []Phase) {
-	p.OfOff = 1
+	p.OfOff, p.OfOffProcessor = 1, 1
 	for _, b := range before {
 		if b.Node == p.Node && b.Path == Nowhere && b.Calls == None && b.RequestsPerSecond > 0 {
 			p.OfOff = p.RequestsPerSecond / b.RequestsPerSecond
+			p.OfOffProcessor = p.PerProcessor / max(b.PerProcessor, 1e-9)
 		}
 	}
 	p.Words = p.words()
 }
 
-// medians chooses each phase's median round. The ratio is that of the medians.
+// medians chooses each phase's median round. Ratios are those of the medians.
 func (r *Result) medians() {
 	for i := range r.Rounds[0] {
-		var all []Phase
-		for _, round := range r.Rounds {
-			all = append(all, round[i])
-		}
-		slices.SortFunc(all, func(a, b Phase) int { return cmp.Compare(a.RequestsPerSecond, b.RequestsPerSecond) })
-		p := all[len(all)/2]
+		p := r.median(i, func(p Phase) float64 { return p.RequestsPerSecond })
+		p.PerProcessor = r.median(i, func(p Phase) float64 { return p.PerProcessor }).PerProcessor
 		p.compare(r.Phases)
 		r.Phases = append(r.Phases, p)
 	}
+}
+
+// median returns phase i of the round that is the median by a value.
+func (r *Result) median(i int, by func(Phase) float64) Phase {
+	var all []Phase
+	for _, round := range r.Rounds {
+		all = append(all, round[i])
+	}
+	slices.SortFunc(all, func(a, b Phase) int { return cmp.Compare(by(a), by(b)) })
+	return all[len(all)/2]
 }
 
 // processorTime is that of the process, in seconds.
