@@ -44,9 +44,9 @@ type Phase struct {
 	// ratio: what other processes take away from this one does not change it.
 	PerProcessor   float64 `json:"requests_per_processor_s"`
 	OfOffProcessor float64 `json:"of_off_processor"`
-	P50               float64 `json:"p50_ms"`
-	P95               float64 `json:"p95_ms"`
-	P99               float64 `json:"p99_ms"`
+	P50            float64 `json:"p50_ms"`
+	P95            float64 `json:"p95_ms"`
+	P99            float64 `json:"p99_ms"`
 
 	LinesPerSecond float64 `json:"lines_per_s"` // that were asked for
 	Dropped        uint64  `json:"dropped"`
