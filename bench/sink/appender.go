@@ -9,6 +9,12 @@ import (
 	"github.com/rmatail/rmatail/producer"
 )
 
+// The room and the batch that a producer.Appender has by default.
+const (
+	appenderRoom  = 1024
+	appenderBatch = 64
+)
+
 // appender has a producer.Appender with its defaults, and so a shard, for each
 // connection; records go to them in turn. A record is written when its Ack says
 // so, which one goroutine for each Appender waits for, in order.
@@ -26,7 +32,7 @@ type acked struct {
 
 // acksKept is more than a queue and two batches hold: the loop waits for the
 // Appender, never for what counts its Acks.
-const acksKept = 2048
+const acksKept = 2 * appenderRoom
 
 func newAppender(r *run) (path, error) {
 	a := &appender{r: r}
