@@ -3,65 +3,115 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/rmatail/rmatail/fallback/durable"
+	"github.com/rmatail/rmatail/fallback/wire"
 )
 
 type appendCmd struct {
-	Server   string        `help:"The node's address. Default 127.0.0.1:7440 if there is no --dir either." placeholder:"HOST:PORT"`
-	Dir      string        `help:"Append to this durable directory directly, as the shard's only writer. With --server its cache mirrors what is appended." placeholder:"DIR" type:"path"`
-	Policy   policy        `help:"With --dir: when appends are flushed to the disk: always, interval or never." default:"always" placeholder:"NAME"`
-	Seal     bool          `help:"With --dir: seal the shard at the end, so that followers end too."`
-	Shard    shard         `arg:"" help:"The shard, such as logs/0000. It is created when it does not exist."`
-	Raw      bool          `help:"Append the bytes as they are. Otherwise appends end at ends of lines, and a last line without one gets it."`
-	Batch    size          `help:"At most so many bytes in one append (up to 1MiB; a longer line is split)." default:"256KiB" placeholder:"SIZE"`
-	Linger   time.Duration `help:"How long an append waits for more input." default:"2ms" placeholder:"TIME"`
-	RetryFor time.Duration `help:"How long to try again when the node is away. Nothing is appended twice." default:"30s" placeholder:"TIME"`
-	JSON     bool          `name:"json" help:"Summary as one JSON object on standard output."`
+	Server     string        `help:"The node's address. Default 127.0.0.1:7440 if there is no --dir either." placeholder:"HOST:PORT"`
+	Dir        string        `help:"Append to this durable directory directly, as the shard's only writer. With --server its cache mirrors what is appended." placeholder:"DIR" type:"path"`
+	Policy     policy        `help:"With --dir: when appends are flushed to the disk: always, interval or never." default:"always" placeholder:"NAME"`
+	Seal       bool          `help:"With --dir: seal the shard at the end, so that followers end too."`
+	Shard      shard         `arg:"" help:"The shard, such as logs/0000. It is created when it does not exist."`
+	Raw        bool          `help:"Append the bytes as they are. Otherwise appends end at ends of lines, and a last line without one gets it."`
+	Batch      size          `help:"At most so many bytes in one append (up to 1MiB; a longer line is split)." default:"1MiB" placeholder:"SIZE"`
+	BatchLines int           `help:"At most so many lines in one append. Default: as many as fit." placeholder:"N"`
+	Linger     time.Duration `help:"How long an append waits for more input." default:"2ms" placeholder:"TIME"`
+	InFlight   size          `help:"How many bytes may be on their way to the node at once, in several appends (up to 8MiB). 1B: one append at a time; use that when several processes append to the shard." default:"4MiB" placeholder:"SIZE"`
+	Rate       size          `help:"Append at most so many bytes a second, on average. Default: as fast as it goes." placeholder:"SIZE"`
+	RetryFor   time.Duration `help:"How long to try again when the node is away, or full. Nothing is appended twice." default:"30s" placeholder:"TIME"`
+	JSON       bool          `name:"json" help:"Summary as one JSON object on standard output."`
 }
 
 // appended is the summary of an append. Its keys are an interface.
 type appended struct {
-	Shard   string  `json:"shard"`
-	From    uint64  `json:"from"`  // where the first byte lies; other writers' may lie between
-	To      uint64  `json:"to"`    // behind the last byte
-	Bytes   uint64  `json:"bytes"` // appended, acknowledged as durable by policy
-	Input   uint64  `json:"input"` // bytes of input that they stand for
-	Lines   uint64  `json:"lines"`
-	Appends uint64  `json:"appends"`
-	Retries uint64  `json:"retries"`
-	Seconds float64 `json:"seconds"`
+	Shard     string  `json:"shard"`
+	From      uint64  `json:"from"`  // where the first byte lies; other writers' may lie between
+	To        uint64  `json:"to"`    // behind the last byte
+	Bytes     uint64  `json:"bytes"` // appended, acknowledged as durable by policy
+	Input     uint64  `json:"input"` // bytes of input that they stand for
+	Lines     uint64  `json:"lines"`
+	LongLines uint64  `json:"long_lines"` // that no append could hold: they lie in pieces, in order
+	Appends   uint64  `json:"appends"`
+	Retries   uint64  `json:"retries"`
+	Seconds   float64 `json:"seconds"`
 }
 
-func (c *appendCmd) Run(p *process) error {
+// ledger counts what is durable. Any goroutine.
+type ledger struct {
+	mu struct {
+		sync.Mutex
+		appended
+	}
+}
+
+func (l *ledger) durable(b *batch, pos uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.Appends == 0 {
+		l.mu.From = pos
+	}
+	l.mu.To = pos + uint64(len(b.data))
+	l.mu.Appends++
+	l.mu.Bytes += uint64(len(b.data))
+	l.mu.Input += uint64(b.input)
+	l.mu.Lines += uint64(b.lines)
+}
+
+func (l *ledger) sum() appended {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.appended
+}
+
+func (c *appendCmd) check() error {
 	switch {
 	case c.Batch < 1 || c.Batch > durable.MaxAppend:
 		return fmt.Errorf("%w: --batch %s, want 1 to 1MiB", errUsage, c.Batch)
-	case c.Linger < 0 || c.RetryFor < 0:
-		return fmt.Errorf("%w: a time is negative", errUsage)
+	case c.InFlight < 1 || c.InFlight > 8<<20:
+		return fmt.Errorf("%w: --in-flight %s, want 1 to 8MiB", errUsage, c.InFlight)
+	case c.BatchLines < 0 || c.Linger < 0 || c.RetryFor < 0:
+		return fmt.Errorf("%w: a number is negative", errUsage)
 	case c.Dir == "" && c.Seal:
 		return fmt.Errorf("%w: --seal needs --dir: only the shard's own writer can seal it", errUsage)
 	}
-	a, err := c.open(p)
+	return nil
+}
+
+func (c *appendCmd) Run(p *process) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	began := time.Now()
+	var account ledger
+	account.mu.Shard = c.Shard.String()
+	var in *batches
+	s, err := c.open(p, func(b *batch, pos uint64) {
+		account.durable(b, pos)
+		in.recycle(b)
+	})
 	if err != nil {
 		return err
 	}
-	start := time.Now()
-	in := newBatches(p, p.stdin, int(c.Batch), c.Linger, !c.Raw)
+	in = newBatches(p, reading(p.stdin), cutting{limit: int(c.Batch), lines: c.BatchLines, linger: c.Linger, byLine: !c.Raw, addEnd: !c.Raw})
 	defer in.stop()
-	sum := appended{Shard: c.Shard.String()}
-	err = c.copy(p, a, in, &sum)
+	s.start(s.length(), false)
+	err = c.copy(p, s, in)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(p), openTimeout)
 	defer cancel()
 	if err == nil && c.Seal {
-		err = a.seal(closing)
+		err = s.seal(closing)
 	}
-	if closeErr := a.close(closing); err == nil {
+	if closeErr := s.close(closing); err == nil {
 		err = closeErr
 	}
-	sum.Retries, sum.Seconds = a.retries(), time.Since(start).Seconds()
+	sum := account.sum()
+	sum.LongLines, sum.Retries, sum.Seconds = uint64(in.long), s.retries(), time.Since(began).Seconds()
 	c.report(p, sum, err)
 	if err != nil {
 		return fmt.Errorf("after %d bytes of input: %w; append the rest with: tail -c +%d FILE | rmatail append ...", sum.Input, err, sum.Input+1)
@@ -69,22 +119,51 @@ func (c *appendCmd) Run(p *process) error {
 	return nil
 }
 
-// copy appends the input. What was read before a signal is still appended.
-func (c *appendCmd) copy(p *process, a appender, in *batches, sum *appended) error {
-	ctx := context.WithoutCancel(p)
-	for b := range in.all() {
-		pos, end, err := a.append(ctx, b.data)
+// open opens what is appended to. done is called for each batch that is durable.
+func (c *appendCmd) open(p *process, done func(b *batch, pos uint64)) (sink, error) {
+	if c.Dir != "" {
+		a, err := c.openDir(p)
 		if err != nil {
+			return nil, err
+		}
+		d := &direct{dirAppender: a, shard: c.Shard.String(), done: done}
+		if err := d.find(p); err != nil {
+			return nil, errors.Join(err, d.close(p))
+		}
+		return d, nil
+	}
+	addr := storeFlags{Server: c.Server}.address()
+	pl := &pipeline{shard: c.Shard.String(), retryFor: c.RetryFor, inFlight: int(c.InFlight), done: done,
+		dial: func(ctx context.Context) (*wire.Client, error) { return dial(ctx, p, addr) },
+		note: func(err error) { p.log.Warn("trying again", "err", err) }}
+	ctx, cancel := context.WithTimeout(p, openTimeout)
+	defer cancel()
+	if err := pl.open(ctx); err != nil {
+		return nil, err
+	}
+	return pl, nil
+}
+
+// copy appends the input. What was read before a signal is still appended.
+func (c *appendCmd) copy(p *process, s sink, in *batches) error {
+	pace := pace{perSecond: float64(c.Rate)}
+	for b := range in.all() {
+		if b.border != nil {
+			if err := s.flush(); err != nil {
+				return err
+			}
+			if err := b.border(s.length()); err != nil {
+				return err
+			}
+			continue
+		}
+		pace.wait(p, len(b.data))
+		if err := s.send(b); err != nil {
 			return err
 		}
-		if sum.Appends == 0 {
-			sum.From = pos
-		}
-		sum.To = end
-		sum.Appends++
-		sum.Bytes += uint64(len(b.data))
-		sum.Input += uint64(b.input)
-		sum.Lines += uint64(b.lines)
+	}
+	if err := s.flush(); err != nil {
+		return err
 	}
 	return in.err()
 }
