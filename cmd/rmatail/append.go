@@ -19,10 +19,10 @@ type appendCmd struct {
 	Seal       bool          `help:"With --dir: seal the shard at the end, so that followers end too."`
 	Shard      shard         `arg:"" help:"The shard, such as logs/0000. It is created when it does not exist."`
 	Raw        bool          `help:"Append the bytes as they are. Otherwise appends end at ends of lines, and a last line without one gets it."`
-	Batch      size          `help:"At most so many bytes in one append (up to 1MiB; a longer line is split)." default:"1MiB" placeholder:"SIZE"`
+	Batch      size          `help:"At most so many bytes in one append (up to 1MiB; a longer line is split)." default:"512KiB" placeholder:"SIZE"`
 	BatchLines int           `help:"At most so many lines in one append. Default: as many as fit." placeholder:"N"`
 	Linger     time.Duration `help:"How long an append waits for more input." default:"2ms" placeholder:"TIME"`
-	InFlight   size          `help:"How many bytes may be on their way to the node at once, in several appends (up to 8MiB). 1B: one append at a time; use that when several processes append to the shard." default:"4MiB" placeholder:"SIZE"`
+	InFlight   size          `help:"How many bytes may be on their way to the node at once, in several appends (up to 8MiB). 1B: one append at a time; use that when several processes append to the shard." default:"2MiB" placeholder:"SIZE"`
 	Rate       size          `help:"Append at most so many bytes a second, on average. Default: as fast as it goes." placeholder:"SIZE"`
 	RetryFor   time.Duration `help:"How long to try again when the node is away, or full. Nothing is appended twice." default:"30s" placeholder:"TIME"`
 	JSON       bool          `name:"json" help:"Summary as one JSON object on standard output."`
