@@ -18,10 +18,16 @@ type appendCmd struct {
 	Policy     policy        `help:"With --dir: when appends are flushed to the disk: always, interval or never." default:"always" placeholder:"NAME"`
 	Seal       bool          `help:"With --dir: seal the shard at the end, so that followers end too."`
 	Shard      shard         `arg:"" help:"The shard, such as logs/0000. It is created when it does not exist."`
+	File       string        `arg:"" optional:"" help:"What to append. Default: standard input." type:"path"`
+	Follow     string        `help:"Append this file from its beginning, and what is appended to it, through rotation by renaming and by truncation, until a signal. --resume goes on where it was. A last line without an end waits for it." placeholder:"FILE" type:"path" env:"RMATAIL_APPEND_FOLLOW"`
+	Resume     bool          `help:"Go on behind what is durable of the same input: a file, or standard input from one. Where the input begins in the shard is kept in a state file; how far it is there, the shard's length tells, and the bytes there are compared. So nothing is lost or doubled wherever it was interrupted, as long as nobody else appends to the shard. The bytes are appended as they are, a missing last line end with them."`
+	State      string        `help:"With --resume: the state file. Default: one for each input, shard and store below $XDG_STATE_HOME/rmatail (~/.local/state/rmatail). Remove it to append the input from its beginning." placeholder:"FILE" type:"path"`
 	Raw        bool          `help:"Append the bytes as they are. Otherwise appends end at ends of lines, and a last line without one gets it."`
 	Batch      size          `help:"At most so many bytes in one append (up to 1MiB; a longer line is split)." default:"512KiB" placeholder:"SIZE"`
 	BatchLines int           `help:"At most so many lines in one append. Default: as many as fit." placeholder:"N"`
 	Linger     time.Duration `help:"How long an append waits for more input." default:"2ms" placeholder:"TIME"`
+	Partial    time.Duration `name:"partial-timeout" help:"With --follow: append an unfinished last line after so long without its end. 0s: never." default:"10s" placeholder:"TIME"`
+	RotateWait time.Duration `help:"With --follow: a file that was renamed has ended when nothing has come for so long. What is written to it later is not seen." default:"2s" placeholder:"TIME"`
 	InFlight   size          `help:"How many bytes may be on their way to the node at once, in several appends (up to 8MiB). 1B: one append at a time; use that when several processes append to the shard." default:"2MiB" placeholder:"SIZE"`
 	Rate       size          `help:"Append at most so many bytes a second, on average. Default: as fast as it goes." placeholder:"SIZE"`
 	RetryFor   time.Duration `help:"How long to try again when the node is away, or full. Nothing is appended twice." default:"30s" placeholder:"TIME"`
@@ -30,16 +36,20 @@ type appendCmd struct {
 
 // appended is the summary of an append. Its keys are an interface.
 type appended struct {
-	Shard     string  `json:"shard"`
-	From      uint64  `json:"from"`  // where the first byte lies; other writers' may lie between
-	To        uint64  `json:"to"`    // behind the last byte
-	Bytes     uint64  `json:"bytes"` // appended, acknowledged as durable by policy
-	Input     uint64  `json:"input"` // bytes of input that they stand for
-	Lines     uint64  `json:"lines"`
-	LongLines uint64  `json:"long_lines"` // that no append could hold: they lie in pieces, in order
-	Appends   uint64  `json:"appends"`
-	Retries   uint64  `json:"retries"`
-	Seconds   float64 `json:"seconds"`
+	Shard     string `json:"shard"`
+	From      uint64 `json:"from"`  // where the first byte lies; other writers' may lie between
+	To        uint64 `json:"to"`    // behind the last byte
+	Bytes     uint64 `json:"bytes"` // appended, acknowledged as durable by policy
+	Input     uint64 `json:"input"` // bytes of input that they stand for
+	Lines     uint64 `json:"lines"`
+	LongLines uint64 `json:"long_lines"` // that no append could hold: they lie in pieces, in order
+	Appends   uint64 `json:"appends"`
+	Retries   uint64 `json:"retries"`
+	// Files followed that were renamed, or truncated after a copy that was read.
+	Rotations uint64 `json:"rotations"`
+	// Files followed whose rest may be lost: no copy was found.
+	Truncations uint64  `json:"truncations"`
+	Seconds     float64 `json:"seconds"`
 }
 
 // ledger counts what is durable. Any goroutine.
@@ -75,8 +85,12 @@ func (c *appendCmd) check() error {
 		return fmt.Errorf("%w: --batch %s, want 1 to 1MiB", errUsage, c.Batch)
 	case c.InFlight < 1 || c.InFlight > 8<<20:
 		return fmt.Errorf("%w: --in-flight %s, want 1 to 8MiB", errUsage, c.InFlight)
-	case c.BatchLines < 0 || c.Linger < 0 || c.RetryFor < 0:
+	case c.BatchLines < 0 || c.Linger < 0 || c.RetryFor < 0 || c.Partial < 0 || c.RotateWait < 0:
 		return fmt.Errorf("%w: a number is negative", errUsage)
+	case c.File != "" && c.Follow != "":
+		return fmt.Errorf("%w: a file to append and a file to follow: one input at a time", errUsage)
+	case c.State != "" && !c.Resume:
+		return fmt.Errorf("%w: --state needs --resume", errUsage)
 	case c.Dir == "" && c.Seal:
 		return fmt.Errorf("%w: --seal needs --dir: only the shard's own writer can seal it", errUsage)
 	}
@@ -98,10 +112,24 @@ func (c *appendCmd) Run(p *process) error {
 	if err != nil {
 		return err
 	}
-	in = newBatches(p, reading(p.stdin), cutting{limit: int(c.Batch), lines: c.BatchLines, linger: c.Linger, byLine: !c.Raw, addEnd: !c.Raw})
-	defer in.stop()
-	s.start(s.length(), false)
+	input, err := c.intake(p, s)
+	if err != nil {
+		return errors.Join(err, s.close(p))
+	}
+	in = newBatches(p, input.feed, c.cutting())
+	in.inLine = input.inLine
+	defer func() {
+		in.stop()
+		if len(input.closers) > 0 { // files, which do not block for long
+			<-in.over
+			input.close()
+		}
+	}()
+	s.start(input.from, input.fixed)
 	err = c.copy(p, s, in)
+	if c.Follow != "" && errors.Is(err, errInterrupted) {
+		err = nil
+	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(p), openTimeout)
 	defer cancel()
 	if err == nil && c.Seal {
@@ -111,12 +139,27 @@ func (c *appendCmd) Run(p *process) error {
 		err = closeErr
 	}
 	sum := account.sum()
+	sum.Rotations, sum.Truncations = input.rotations.Load(), input.truncations.Load()
 	sum.LongLines, sum.Retries, sum.Seconds = uint64(in.long), s.retries(), time.Since(began).Seconds()
 	c.report(p, sum, err)
-	if err != nil {
+	switch {
+	case err != nil && c.Resume:
+		return fmt.Errorf("after %d bytes of input: %w; the same command goes on there", sum.Input, err)
+	case err != nil:
 		return fmt.Errorf("after %d bytes of input: %w; append the rest with: tail -c +%d FILE | rmatail append ...", sum.Input, err, sum.Input+1)
 	}
 	return nil
+}
+
+// cutting cuts lines. An input that can be resumed is appended byte by byte as it
+// is; only a file that was followed to its end gets the end of its last line, so
+// that the next file begins a line.
+func (c *appendCmd) cutting() cutting {
+	k := cutting{limit: int(c.Batch), lines: c.BatchLines, linger: c.Linger, byLine: !c.Raw, addEnd: !c.Raw && (c.Follow != "" || !c.Resume)}
+	if c.Follow != "" {
+		k.partial, k.flushed = c.Partial, !c.Resume
+	}
+	return k
 }
 
 // open opens what is appended to. done is called for each batch that is durable.

@@ -35,6 +35,7 @@ type cutting struct {
 	partial time.Duration // after which an unfinished line is handed out; 0: never
 	byLine  bool          // batches end at ends of lines
 	addEnd  bool          // a last line without an end gets it
+	flushed bool          // when interrupted, what is left is handed out all the same
 }
 
 // batches cuts an input into batches: as much as is there, at most limit bytes,
@@ -47,6 +48,8 @@ type batches struct {
 	free    chan []byte // for pieces
 	bufs    chan []byte // for batches
 	ctx     context.Context
+	cancel  context.CancelFunc // of the feed
+	over    chan struct{}      // closed when the goroutine has ended
 	quit    chan struct{}
 	readErr error // set before pieces is closed
 
@@ -78,24 +81,28 @@ func reading(in io.Reader) feed {
 }
 
 func newBatches(ctx context.Context, in feed, c cutting) *batches {
-	b := &batches{cutting: c, pieces: make(chan piece, 3), free: make(chan []byte, 4), bufs: make(chan []byte, maxEntries), ctx: ctx, quit: make(chan struct{})}
+	b := &batches{cutting: c, pieces: make(chan piece, 3), free: make(chan []byte, 4), bufs: make(chan []byte, maxEntries), ctx: ctx,
+		quit: make(chan struct{}), over: make(chan struct{})}
 	for range cap(b.free) {
 		b.free <- make([]byte, pieceBytes)
 	}
-	go b.read(in)
+	feeding, cancel := context.WithCancel(ctx)
+	b.cancel = cancel
+	go b.read(feeding, in)
 	return b
 }
 
-func (b *batches) read(in feed) {
+func (b *batches) read(ctx context.Context, in feed) {
+	defer close(b.over)
 	defer close(b.pieces)
 	for {
 		var buf []byte
 		select {
 		case buf = <-b.free:
-		case <-b.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
-		n, border, err := in(b.ctx, buf[:pieceBytes])
+		n, border, err := in(ctx, buf[:pieceBytes])
 		if n > 0 || border != nil {
 			select {
 			case b.pieces <- piece{buf[:n], border}:
@@ -106,7 +113,7 @@ func (b *batches) read(in feed) {
 			b.free <- buf
 		}
 		if err != nil {
-			if !errors.Is(err, io.EOF) && b.ctx.Err() == nil {
+			if !errors.Is(err, io.EOF) && ctx.Err() == nil {
 				b.readErr = err
 			}
 			return
@@ -114,8 +121,11 @@ func (b *batches) read(in feed) {
 	}
 }
 
-// stop ends the goroutine, if need be after its Read.
-func (b *batches) stop() { close(b.quit) }
+// stop ends the goroutine, if need be after its Read: over tells.
+func (b *batches) stop() {
+	close(b.quit)
+	b.cancel()
+}
 
 // err is why the input ended early: nil at its end.
 func (b *batches) err() error { return b.failure }
@@ -290,7 +300,7 @@ func (b *batches) cross(yield func(*batch) bool) bool {
 // last yields what is left, unless the input ended early: then the beginning of
 // a line is not.
 func (b *batches) last(yield func(*batch) bool) {
-	if !b.byLine || b.failure == nil {
+	if !b.byLine || b.failure == nil || b.flushed && errors.Is(b.failure, errInterrupted) {
 		b.rest(yield)
 	}
 }

@@ -52,15 +52,15 @@ type pipeline struct {
 	tried   atomic.Uint64
 	at      atomic.Uint64 // end of what is known to be durable
 
-	w       *window
-	client  *wire.Client // nil: not connected
-	log     *durable.Remote
-	flying  chan flight
-	landed  chan flight
+	w        *window
+	client   *wire.Client // nil: not connected
+	log      *durable.Remote
+	flying   chan flight
+	landed   chan flight
 	troubled time.Time // since when nothing has succeeded; zero: all is well
-	backoff rdma.Backoff
-	waiting []chan error // flushes
-	head    []byte
+	backoff  rdma.Backoff
+	waiting  []chan error // flushes
+	head     []byte
 }
 
 // flight is one append on its way, and how it ended.

@@ -94,3 +94,15 @@ func (OS) Beside(path string) ([]string, error) {
 	}
 	return paths, err
 }
+
+// Identify describes an open regular file.
+func Identify(f *os.File) (Info, error) {
+	i, err := f.Stat()
+	if err != nil {
+		return Info{}, err
+	}
+	if !i.Mode().IsRegular() {
+		return Info{}, &os.PathError{Op: "identify", Path: f.Name(), Err: ErrNotRegular}
+	}
+	return info(i), nil
+}
