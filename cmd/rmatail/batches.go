@@ -20,6 +20,15 @@ type batch struct {
 	border func(at uint64) error
 }
 
+// part takes the first n bytes out of b, as a batch without memory of its own.
+func (b *batch) part(n int) *batch {
+	p := &batch{data: b.data[:n], input: min(n, b.input), lines: bytes.Count(b.data[:n], []byte{'\n'})}
+	b.data = b.data[n:]
+	b.input -= p.input
+	b.lines -= p.lines
+	return p
+}
+
 // piece is what an input gives: bytes, or a border, at which an unfinished line
 // gets its end.
 type piece struct {
@@ -132,6 +141,9 @@ func (b *batches) err() error { return b.failure }
 
 // recycle takes the memory of a batch back.
 func (b *batches) recycle(one *batch) {
+	if one.buf == nil {
+		return
+	}
 	select {
 	case b.bufs <- one.buf[:0]:
 	default:

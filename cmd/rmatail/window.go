@@ -135,8 +135,8 @@ func (w *window) resolve(length uint64, read func(pos uint64, p []byte) error, d
 				done(w.pop(), e.off)
 				continue
 			}
-			if ours > 0 { // a part: the node's host failed in the middle
-				e.b.data = e.b.data[ours:]
+			if ours > 0 { // another process cut elsewhere, or the node's host failed in the middle
+				done(e.b.part(int(ours)), e.off)
 				e.off += ours
 				w.bytes -= int(ours)
 			}
