@@ -22,6 +22,7 @@ const (
 	gopacket   = "github.com/google/gopacket"
 	prometheus = "github.com/prometheus/client_golang/"
 	kong       = "github.com/alecthomas/kong"
+	mpb        = "github.com/vbauerster/mpb/v8"
 	goleak     = "go.uber.org/goleak"
 	rapid      = "pgregory.net/rapid"
 )
@@ -43,7 +44,7 @@ var arrows = map[string][]string{
 	"fallback/durable":            {"fallback/wire", xsys},
 	"reader":                      {"rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", prometheus},
 	"producer":                    {"fallback/wire", "fallback/durable", "chunkstore/layout", prometheus},
-	"cmd/rmatail":                 {"reader", "producer", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/follow", kong, xsys},
+	"cmd/rmatail":                 {"reader", "producer", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/follow", kong, mpb, xsys},
 	"cmd/rmatail/internal/demo":   {"reader", "fallback/wire", "fallback/durable", xsys},
 	"cmd/rmatail/internal/follow": {},
 	"scripts/lib/ring":            {},

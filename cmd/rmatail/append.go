@@ -30,6 +30,8 @@ type appendCmd struct {
 	RotateWait time.Duration `help:"With --follow: a file that was renamed has ended when nothing has come for so long. What is written to it later is not seen." default:"2s" placeholder:"TIME"`
 	InFlight   size          `help:"How many bytes may be on their way to the node at once, in several appends (up to 8MiB). 1B: one append at a time; use that when several processes append to the shard." default:"2MiB" placeholder:"SIZE"`
 	Rate       size          `help:"Append at most so many bytes a second, on average. Default: as fast as it goes." placeholder:"SIZE"`
+	WhenFull   overflow      `help:"What happens to standard input that comes faster than it is appended: block (its writer waits), drop-newest or drop-oldest, by whole appends. What is dropped is counted, and the exit code is 1." default:"block" placeholder:"NAME"`
+	Queue      size          `help:"How much of the input waits before it is dropped." default:"16MiB" placeholder:"SIZE"`
 	RetryFor   time.Duration `help:"How long to try again when the node is away, or full. Nothing is appended twice." default:"30s" placeholder:"TIME"`
 	JSON       bool          `name:"json" help:"Summary as one JSON object on standard output."`
 }
@@ -45,6 +47,9 @@ type appended struct {
 	LongLines uint64 `json:"long_lines"` // that no append could hold: they lie in pieces, in order
 	Appends   uint64 `json:"appends"`
 	Retries   uint64 `json:"retries"`
+	// Bytes of input, and lines, that --when-full has dropped.
+	Dropped      uint64 `json:"dropped"`
+	DroppedLines uint64 `json:"dropped_lines"`
 	// Files followed that were renamed, or truncated after a copy that was read.
 	Rotations uint64 `json:"rotations"`
 	// Files followed whose rest may be lost: no copy was found.
@@ -73,6 +78,13 @@ func (l *ledger) durable(b *batch, pos uint64) {
 	l.mu.Lines += uint64(b.lines)
 }
 
+func (l *ledger) dropped(b *batch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.Dropped += uint64(b.input)
+	l.mu.DroppedLines += uint64(b.lines)
+}
+
 func (l *ledger) sum() appended {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,6 +101,10 @@ func (c *appendCmd) check() error {
 		return fmt.Errorf("%w: a number is negative", errUsage)
 	case c.File != "" && c.Follow != "":
 		return fmt.Errorf("%w: a file to append and a file to follow: one input at a time", errUsage)
+	case c.WhenFull != block && (c.Resume || c.Follow != "" || c.File != ""):
+		return fmt.Errorf("%w: --when-full drops from standard input only: a file can wait", errUsage)
+	case c.Queue < 1:
+		return fmt.Errorf("%w: --queue %s", errUsage, c.Queue)
 	case c.State != "" && !c.Resume:
 		return fmt.Errorf("%w: --state needs --resume", errUsage)
 	case c.Dir == "" && c.Seal:
@@ -112,6 +128,15 @@ func (c *appendCmd) Run(p *process) error {
 	if err != nil {
 		return err
 	}
+	if c.Rate > 0 {
+		s = &paced{sink: s, hurry: p, pace: pace{perSecond: float64(c.Rate)}}
+	}
+	if c.WhenFull != block {
+		s = newQueue(s, c.WhenFull, int(c.Queue), func(b *batch) {
+			account.dropped(b)
+			in.recycle(b)
+		})
+	}
 	input, err := c.intake(p, s)
 	if err != nil {
 		return errors.Join(err, s.close(p))
@@ -126,7 +151,9 @@ func (c *appendCmd) Run(p *process) error {
 		}
 	}()
 	s.start(input.from, input.fixed)
+	shown := showProgress(p, &account, input.size)
 	err = c.copy(p, s, in)
+	shown()
 	if c.Follow != "" && errors.Is(err, errInterrupted) {
 		err = nil
 	}
@@ -143,6 +170,8 @@ func (c *appendCmd) Run(p *process) error {
 	sum.LongLines, sum.Retries, sum.Seconds = uint64(in.long), s.retries(), time.Since(began).Seconds()
 	c.report(p, sum, err)
 	switch {
+	case err == nil && sum.Dropped > 0:
+		return fmt.Errorf("%w: %d, with %d bytes; a larger --queue holds more", errDropped, sum.DroppedLines, sum.Dropped)
 	case err != nil && c.Resume:
 		return fmt.Errorf("after %d bytes of input: %w; the same command goes on there", sum.Input, err)
 	case err != nil:
@@ -189,7 +218,6 @@ func (c *appendCmd) open(p *process, done func(b *batch, pos uint64)) (sink, err
 
 // copy appends the input. What was read before a signal is still appended.
 func (c *appendCmd) copy(p *process, s sink, in *batches) error {
-	pace := pace{perSecond: float64(c.Rate)}
 	for b := range in.all() {
 		if b.border != nil {
 			if err := s.flush(); err != nil {
@@ -200,7 +228,6 @@ func (c *appendCmd) copy(p *process, s sink, in *batches) error {
 			}
 			continue
 		}
-		pace.wait(p, len(b.data))
 		if err := s.send(b); err != nil {
 			return err
 		}
@@ -221,8 +248,11 @@ func (c *appendCmd) report(p *process, sum appended, err error) {
 	if err != nil && sum.Appends == 0 {
 		return
 	}
-	fmt.Fprintf(p.stderr, "appended %d lines, %d bytes to %s at [%d, %d) in %.3f s (%d appends)\n",
-		sum.Lines, sum.Bytes, sum.Shard, sum.From, sum.To, sum.Seconds, sum.Appends)
+	fmt.Fprintf(p.stderr, "appended %d lines, %d bytes to %s at [%d, %d) in %.3f s (%d appends, %.1f MB/s)\n",
+		sum.Lines, sum.Bytes, sum.Shard, sum.From, sum.To, sum.Seconds, sum.Appends, float64(sum.Bytes)/1e6/max(sum.Seconds, 1e-6))
+	if sum.LongLines > 0 {
+		fmt.Fprintf(p.stderr, "%d lines were longer than an append (--batch) and lie in pieces, in order\n", sum.LongLines)
+	}
 }
 
 // policy is a durable.Policy as a flag.

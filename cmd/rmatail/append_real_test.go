@@ -349,3 +349,22 @@ func TestRealRate(t *testing.T) {
 		t.Errorf("1 MiB at 1 MiB/s took %v", took)
 	}
 }
+
+// TestRealDropsAreCounted has input that comes faster than it may be appended.
+func TestRealDropsAreCounted(t *testing.T) {
+	dir := t.TempDir()
+	n := startNode(t, "--dir", dir, "--policy", "never")
+	text := numbered(200_000)
+	r := rmatail(t, strings.NewReader(text), "append", "--server", n.addr, "logs/0", "--when-full", "drop-newest", "--queue", "1MiB", "--batch", "64KiB", "--rate", "2MiB", "--json")
+	var sum appended
+	if err := json.Unmarshal([]byte(r.stdout), &sum); err != nil {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	if r.code != exitError || sum.Dropped == 0 || sum.Dropped+sum.Input != uint64(len(text)) || sum.DroppedLines+sum.Lines != 200_000 || !strings.Contains(r.stderr, "dropped") {
+		t.Errorf("exit code %d, %s%s", r.code, r.stdout, r.stderr)
+	}
+	got := content(t, dir, "logs/0000")
+	if uint64(len(got)) != sum.Bytes || !bytes.HasPrefix([]byte(text), got[:1<<19]) || got[len(got)-1] != '\n' {
+		t.Errorf("%d bytes are in the shard, %d were reported", len(got), sum.Bytes)
+	}
+}

@@ -43,6 +43,7 @@ type process struct {
 	stdin           io.Reader
 	stdout          io.Writer
 	stderr          io.Writer
+	screen          *screen      // standard error, for log records
 	log             *slog.Logger // of the command
 	quiet           *slog.Logger // of libraries under a client command
 }
@@ -81,6 +82,7 @@ func run(p *process, args []string) int {
 	if err != nil {
 		return usageError(p.stderr, args, err)
 	}
-	p.log, p.quiet = c.Log.logger(p.stderr), c.Log.quiet(p.stderr)
+	p.screen = newScreen(p.stderr)
+	p.log, p.quiet = c.Log.logger(p.screen), c.Log.quiet(p.screen)
 	return exitCode(p.stderr, k.Run(p))
 }

@@ -8,7 +8,7 @@ import (
 // pace holds a stream of bytes to a rate, on average: what was not used is not
 // saved up for longer than a moment.
 type pace struct {
-	perSecond float64 // 0: any
+	perSecond float64
 	free      time.Time
 }
 
@@ -18,7 +18,7 @@ const credit = 100 * time.Millisecond
 // wait waits until n further bytes may go. Once ctx is done it does not wait: a
 // command that was told to end hurries.
 func (c *pace) wait(ctx context.Context, n int) {
-	if c.perSecond <= 0 || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return
 	}
 	now := time.Now()
@@ -34,4 +34,16 @@ func (c *pace) wait(ctx context.Context, n int) {
 		}
 	}
 	c.free = c.free.Add(time.Duration(float64(n) / c.perSecond * float64(time.Second)))
+}
+
+// paced is a sink that takes batches at a pace, until hurry is done.
+type paced struct {
+	sink
+	hurry context.Context
+	pace
+}
+
+func (s *paced) send(b *batch) error {
+	s.wait(s.hurry, len(b.data))
+	return s.sink.send(b)
 }
