@@ -22,6 +22,7 @@ const (
 	gopacket   = "github.com/google/gopacket"
 	prometheus = "github.com/prometheus/client_golang/"
 	kong       = "github.com/alecthomas/kong"
+	mpb        = "github.com/vbauerster/mpb/v8"
 	goleak     = "go.uber.org/goleak"
 	rapid      = "pgregory.net/rapid"
 	plot       = "gonum.org/v1/plot"
@@ -50,8 +51,9 @@ var arrows = map[string][]string{
 	"bench/service":               {"bench", "chunkstore/server/logging", "chunkstore", "chunkstore/server", "fallback/wire", "fallback/tcp"},
 	"cmd/rmatail/internal/advise": {},
 	"producer":                    {"fallback/wire", "fallback/durable", "chunkstore/layout", prometheus},
-	"cmd/rmatail":                 {"reader", "producer", "chunkstore/server/logging", "bench/sink", "bench/service", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/advise", kong, xsys, prometheus},
+	"cmd/rmatail":                 {"reader", "producer", "chunkstore/server/logging", "bench/sink", "bench/service", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/advise", "cmd/rmatail/internal/follow", kong, mpb, xsys, prometheus},
 	"cmd/rmatail/internal/demo":   {"reader", "fallback/wire", "fallback/durable", xsys},
+	"cmd/rmatail/internal/follow": {},
 	"scripts/lib/ring":            {},
 }
 

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/rmatail/rmatail/bench/sink"
+	benchsink "github.com/rmatail/rmatail/bench/sink"
 )
 
 // benchCmd runs the experiments behind the producer path.
@@ -33,19 +33,19 @@ See 'go doc github.com/rmatail/rmatail/bench/sink', and bench/results for what i
 }
 
 func (c *benchSinkCmd) Run(p *process) error {
-	cfg := sink.Config{Records: c.Records, Rounds: c.Rounds, Dir: c.Real}
+	cfg := benchsink.Config{Records: c.Records, Rounds: c.Rounds, Dir: c.Real}
 	if c.Real != "" {
-		cfg.Waits = []sink.Wait{sink.Store}
+		cfg.Waits = []benchsink.Wait{benchsink.Store}
 	} else if err := c.waits(&cfg); err != nil {
 		return err
 	}
 	if c.Records < 1 || c.Rounds < 1 {
 		return fmt.Errorf("%w: --records %d, --rounds %d, want 1 or more", errUsage, c.Records, c.Rounds)
 	}
-	cfg.Progress = func(round int, r sink.Row) {
+	cfg.Progress = func(round int, r benchsink.Row) {
 		p.log.Info("measured", "round", round, "wait", r.Wait, "row", r.Name(), "records_per_s", int(r.RecordsPerSecond), "e2e_p99_ms", int(r.E2E.P99/1e3), "dropped", r.Dropped)
 	}
-	res, err := sink.Run(p, cfg)
+	res, err := benchsink.Run(p, cfg)
 	if err != nil {
 		return err
 	}
@@ -71,10 +71,10 @@ func show(p *process, asJSON bool, res interface{ Write(io.Writer) error }) erro
 // commandLine is this process's, to go with what it measured.
 func commandLine() string { return strings.Join(append([]string{"rmatail"}, os.Args[1:]...), " ") }
 
-func (c *benchSinkCmd) waits(cfg *sink.Config) error {
+func (c *benchSinkCmd) waits(cfg *benchsink.Config) error {
 	for _, name := range c.Wait {
-		var w sink.Wait
-		if err := w.UnmarshalText([]byte(name)); err != nil || w == sink.Store {
+		var w benchsink.Wait
+		if err := w.UnmarshalText([]byte(name)); err != nil || w == benchsink.Store {
 			return fmt.Errorf("%w: --wait %s, want sleep or exact; --real DIR has no wait", errUsage, name)
 		}
 		cfg.Waits = append(cfg.Waits, w)

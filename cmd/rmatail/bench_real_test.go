@@ -9,17 +9,17 @@ import (
 	"testing"
 
 	"github.com/rmatail/rmatail/bench/service"
-	"github.com/rmatail/rmatail/bench/sink"
+	benchsink "github.com/rmatail/rmatail/bench/sink"
 )
 
 func TestRealBenchSink(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "sink.png")
 	r := must(t, nil, "bench", "sink", "--records", "300", "--wait", "exact", "--json", "--png", picture)
-	var res sink.Result
+	var res benchsink.Result
 	if err := json.Unmarshal([]byte(r.stdout), &res); err != nil {
 		t.Fatal(err)
 	}
-	if len(res.Rows) != len(sink.Rows()) || res.Records != 300 || res.Environment.Go == "" || res.Command == "" {
+	if len(res.Rows) != len(benchsink.Rows()) || res.Records != 300 || res.Environment.Go == "" || res.Command == "" {
 		t.Errorf("result: %+v", res)
 	}
 	f, err := os.Open(picture)
@@ -32,7 +32,7 @@ func TestRealBenchSink(t *testing.T) {
 	}
 	dir := t.TempDir()
 	r = must(t, nil, "bench", "sink", "--records", "50", "--real", dir, "--rounds", "2")
-	if n := strings.Count(r.stdout, "store"); n != len(sink.Rows()) {
+	if n := strings.Count(r.stdout, "store"); n != len(benchsink.Rows()) {
 		t.Errorf("%d rows of the store:\n%s", n, r.stdout)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/rmatail/rmatail/bench/service"
-	"github.com/rmatail/rmatail/bench/sink"
+	benchsink "github.com/rmatail/rmatail/bench/sink"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/chunkstore/server"
 	"github.com/rmatail/rmatail/fallback/wire"
@@ -46,7 +46,7 @@ func exitCode(stderr io.Writer, err error) int {
 	switch {
 	case errors.Is(err, reader.ErrGap), errors.Is(err, wire.ErrOutOfRetention):
 		return exitGap
-	case errors.Is(err, errUsage), errors.Is(err, reader.ErrConfig), errors.Is(err, server.ErrConfig), errors.Is(err, layout.ErrName), errors.Is(err, sink.ErrConfig), errors.Is(err, service.ErrConfig):
+	case errors.Is(err, errUsage), errors.Is(err, reader.ErrConfig), errors.Is(err, server.ErrConfig), errors.Is(err, layout.ErrName), errors.Is(err, benchsink.ErrConfig), errors.Is(err, service.ErrConfig):
 		return exitUsage
 	}
 	return exitError

@@ -47,6 +47,7 @@ type process struct {
 	stdout          io.Writer
 	stderr          io.Writer
 	logFlags        logFlags
+	screen          *screen      // standard error, for log records
 	log             *slog.Logger // of the command
 	quiet           *slog.Logger // of libraries under a client command
 }
@@ -95,6 +96,7 @@ func run(p *process, args []string) int {
 	if err != nil {
 		return usageError(p.stderr, args, err)
 	}
-	p.logFlags, p.log, p.quiet = c.Log, c.Log.logger(p.stderr), c.Log.quiet(p.stderr)
+	p.screen = newScreen(p.stderr)
+	p.logFlags, p.log, p.quiet = c.Log, c.Log.logger(p.screen), c.Log.quiet(p.screen)
 	return exitCode(p.stderr, k.Run(p))
 }
