@@ -67,7 +67,7 @@ func everyByte(t *testing.T, base nodeConfig, configs []reader.Config, perShard 
 		t.Logf("arena of %d MiB: %v", arena>>20, by)
 		n.kill()
 	}
-	t.Logf("%.3f GB checked, 0 wrong bytes, 0 gaps", float64(checked.Load())/1e9)
+	t.Logf("report: %.3f GB checked, 0 wrong bytes, 0 gaps", float64(checked.Load())/1e9)
 }
 
 // produce appends batches of 1 byte to 256 KiB until the shard has total bytes.
@@ -250,7 +250,7 @@ func back(t *testing.T, n *node, w *writer, r *reader.Reader, want string) {
 	for {
 		w.append(n, 1000)
 		if by := w.read(r, 10*time.Second); by[want] > 0 {
-			t.Logf("back on %s after %v", want, time.Since(start).Round(time.Millisecond))
+			t.Logf("report: back on %s after %v", want, time.Since(start).Round(time.Millisecond))
 			return
 		}
 		if time.Since(start) > 10*time.Second {

@@ -186,7 +186,7 @@ func TestRxePackets(t *testing.T) {
 	if err := single.OneSided(); err != nil || single.Total().ReadResponses() != chunks {
 		t.Fatalf("%d response packets for %d chunks, %v\n%v", single.Total().ReadResponses(), chunks, err, single)
 	}
-	t.Logf("a Reader of 1 MiB: %v\n%d single chunks: %v", reading, chunks, single)
+	t.Logf("report: a Reader of 1 MiB: %v\n%d single chunks: %v", reading, chunks, single)
 }
 
 // calm repeats a capture until it shows no packet sent twice: on a busy host the
@@ -238,7 +238,7 @@ func disturbed(t *testing.T, x rxe, disturb, mend func(n *node)) *reader.Cluster
 	w.append(n, 1000)
 	by := w.read(r, 20*time.Second)
 	d := time.Since(start)
-	t.Logf("went on after %v: %v", d.Round(time.Millisecond), by)
+	t.Logf("report: went on after %v: %v", d.Round(time.Millisecond), by)
 	if d > 2*time.Second {
 		t.Fatalf("the reader went on after %v, want within 2 s", d)
 	}
