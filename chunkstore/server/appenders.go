@@ -224,6 +224,28 @@ func (a *appenders) leave(pl *place) {
 	})
 }
 
+// unused returns the shards that are open and not in use.
+func (a *appenders) unused() (shards []layout.Shard) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for shard, pl := range a.mu.places {
+		if pl.users == 0 && !pl.leaving {
+			shards = append(shards, shard)
+		}
+	}
+	return shards
+}
+
+// forsake closes a shard, if it is open, with its last user.
+func (a *appenders) forsake(shard layout.Shard) {
+	a.mu.Lock()
+	pl := a.mu.places[shard]
+	a.mu.Unlock()
+	if pl != nil {
+		a.retire(pl)
+	}
+}
+
 // sweep closes the places that were idle for too long.
 func (a *appenders) sweep() {
 	a.mu.Lock()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/rmatail/rmatail/fallback/wire"
 )
 
 // acceptPauseMax bounds the wait after a failed accept, which ends by itself
@@ -102,6 +104,17 @@ func (s *Server) eachConn(f func(*conn)) {
 	}
 }
 
+// forsakeDeleted closes the shards whose files were removed under the node. Their
+// appenders would beat on for them, and consumers would wait for what is no more.
+func (s *Server) forsakeDeleted() {
+	for _, shard := range s.appenders.unused() {
+		if _, err := s.store.Stat(s.life, shard.String()); errors.Is(err, wire.ErrUnknownShard) {
+			s.log.Warn("shard was deleted while it was open", "shard", shard)
+			s.appenders.forsake(shard)
+		}
+	}
+}
+
 // evictions sweeps expired chunks, lengths and idle shards.
 func (s *Server) evictions() {
 	t := time.NewTicker(s.cfg.EvictEvery)
@@ -114,6 +127,7 @@ func (s *Server) evictions() {
 			s.arena.Evict(s.cfg.Arena.Clock())
 			if s.appenders != nil {
 				s.appenders.sweep()
+				s.forsakeDeleted()
 			}
 		}
 	}
