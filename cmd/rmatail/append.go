@@ -28,7 +28,7 @@ type appendCmd struct {
 	Linger     time.Duration `help:"How long an append waits for more input." default:"2ms" placeholder:"TIME"`
 	Partial    time.Duration `name:"partial-timeout" help:"With --follow: append an unfinished last line after so long without its end. 0s: never." default:"10s" placeholder:"TIME"`
 	RotateWait time.Duration `help:"With --follow: a file that was renamed has ended when nothing has come for so long. What is written to it later is not seen." default:"2s" placeholder:"TIME"`
-	InFlight   size          `help:"How many bytes may be on their way to the node at once, in several appends (up to 8MiB). 1B: one append at a time; use that when several processes append to the shard." default:"2MiB" placeholder:"SIZE"`
+	InFlight   size          `help:"How many bytes may be on their way to the node at once, in several appends (up to 6MiB). 1B: one append at a time; use that when several processes append to the shard." default:"4MiB" placeholder:"SIZE"`
 	Rate       size          `help:"Append at most so many bytes a second, on average. Default: as fast as it goes." placeholder:"SIZE"`
 	WhenFull   overflow      `help:"What happens to standard input that comes faster than it is appended: block (its writer waits), drop-newest or drop-oldest, by whole appends. What is dropped is counted, and the exit code is 1." default:"block" placeholder:"NAME"`
 	Queue      size          `help:"How much of the input waits before it is dropped." default:"16MiB" placeholder:"SIZE"`
@@ -95,8 +95,8 @@ func (c *appendCmd) check() error {
 	switch {
 	case c.Batch < 1 || c.Batch > durable.MaxAppend:
 		return fmt.Errorf("%w: --batch %s, want 1 to 1MiB", errUsage, c.Batch)
-	case c.InFlight < 1 || c.InFlight > 8<<20:
-		return fmt.Errorf("%w: --in-flight %s, want 1 to 8MiB", errUsage, c.InFlight)
+	case c.InFlight < 1 || c.InFlight > 6<<20:
+		return fmt.Errorf("%w: --in-flight %s, want 1 to 6MiB", errUsage, c.InFlight)
 	case c.BatchLines < 0 || c.Linger < 0 || c.RetryFor < 0 || c.Partial < 0 || c.RotateWait < 0:
 		return fmt.Errorf("%w: a number is negative", errUsage)
 	case c.File != "" && c.Follow != "":

@@ -73,7 +73,8 @@ func TestCommandLines(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{}, {"nonsense"}, {"tail"}, {"tail", "no-slash"}, {"tail", "a/0", "--from", "soon"}, {"tail", "a/0", "-o", "xml"}, {"tail", "a/0", "--transport", "pigeon"},
-		{"tail", "a/0", "-n", "-1"}, {"tail", "a/0", "--from", "-2000000"}, {"append", "a/0", "--batch", "2MiB"}, {"append", "a/0", "--seal"}, {"ls", "--json", "--names"},
+		{"tail", "a/0", "-n", "-1"}, {"tail", "a/0", "--from", "-2000000"}, {"append", "a/0", "--batch", "2MiB"}, {"append", "a/0", "--seal"}, {"append", "a/0", "--in-flight", "7MiB"}, {"append", "a/0", "f", "--follow", "g"},
+		{"append", "a/0", "--state", "f"}, {"append", "a/0", "--when-full", "panic"}, {"append", "a/0", "f", "--when-full", "drop-newest"}, {"append", "a/0", "--rate", "fast"}, {"ls", "--json", "--names"},
 		{"serve", "--listen", "nowhere"}, {"serve", "--policy", "hope"}, {"serve", "--rdma", "maybe"}, {"serve", "--arena", "1B"}, {"demo", "--consumers", "0"}, {"demo", "--for", "0s"},
 		{"stat", "--dir", "/nonexistent"}, {"--log-level", "loud", "version"},
 	} {

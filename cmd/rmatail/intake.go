@@ -168,7 +168,7 @@ func (in *intake) resume(ctx context.Context, file *os.File, s sink, kept *place
 // follow makes a followed path the input.
 func (c *appendCmd) follow(p *process, in *intake, s sink, kept *placeFile) error {
 	name := c.inputName(p)
-	cfg := follow.Config{Path: name, FS: follow.OS{}, RotateWait: c.RotateWait}
+	cfg := follow.Config{Path: name, FS: follow.OS{}, RotateWait: max(c.RotateWait, 1)}
 	f := follow.New(cfg)
 	if kept != nil {
 		was, found, err := kept.load()

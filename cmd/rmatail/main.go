@@ -28,7 +28,7 @@ type cli struct {
 	Log logFlags `embed:"" prefix:"log-"`
 
 	Serve   serveCmd   `cmd:"" help:"Run a node: the cache that consumers read one-sidedly and, with --dir, the durable store."`
-	Append  appendCmd  `cmd:"" help:"Append standard input to a shard."`
+	Append  appendCmd  `cmd:"" help:"Append standard input, a file, or a file that grows, to a shard."`
 	Tail    tailCmd    `cmd:"" help:"Write a shard's bytes to standard output."`
 	Ls      lsCmd      `cmd:"" help:"List shards."`
 	Stat    statCmd    `cmd:"" help:"Show a shard, or the node."`
