@@ -29,13 +29,3 @@ func (p Policy) String() string {
 	}
 	return fmt.Sprintf("policy %d", int(p))
 }
-
-// ParsePolicy reads what String writes.
-func ParsePolicy(s string) (Policy, error) {
-	for p := Block; p <= DropOldest; p++ {
-		if s == p.String() {
-			return p, nil
-		}
-	}
-	return 0, fmt.Errorf("%w: queue policy %.20q, want block, drop-newest or drop-oldest", ErrConfig, s)
-}

@@ -10,10 +10,11 @@ import (
 	"github.com/rmatail/rmatail/chunkstore/layout"
 )
 
-// Reader delivers one shard's bytes in order, without a gap, at least once. It
-// starts no goroutine: reading happens in Next. One goroutine at a time may call
-// Next, Read, WriteTo and Seek; Position, Lag and Close may be called at any
-// time by any.
+// Reader delivers one shard's bytes in order, without a gap, at least once.
+// Reading happens in Next; only a question to the durable store has a goroutine,
+// which ends with its answer and at the latest with Close. One goroutine at a time
+// may call Next, Read, WriteTo and Seek; Position, Lag and Close may be called at
+// any time by any.
 type Reader struct {
 	c *Cluster
 	f *follow

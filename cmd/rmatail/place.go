@@ -44,7 +44,8 @@ const placeVersion = 1
 
 func (p place) id() follow.ID { return follow.ID{Dev: p.Dev, Ino: p.Ino} }
 
-// placeFile keeps a place. Only one process has it at a time.
+// placeFile keeps a place. Only one process has it at a time: as long as lock, which
+// whoever opened it closes, is open.
 type placeFile struct {
 	path string
 	lock *os.File
@@ -68,8 +69,6 @@ func openPlace(path string) (*placeFile, error) {
 	}
 	return &placeFile{path, lock}, nil
 }
-
-func (f *placeFile) close() error { return f.lock.Close() }
 
 // load returns the place, if there is one.
 func (f *placeFile) load() (p place, found bool, err error) {
