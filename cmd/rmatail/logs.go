@@ -42,9 +42,19 @@ func (n *nodeLogs) toggle(started slog.Level) {
 		if n.Level.Level() == level {
 			level = max(started, slog.LevelInfo) // started with debug: info is the other one
 		}
-		n.Level.Set(level)
-		n.Logger().Log(context.Background(), max(level, slog.LevelInfo), "log level changed", "level", level)
+		// What is logged at debug stands between the two notes of the change.
+		if level == slog.LevelDebug {
+			n.changed(level)
+			n.Level.Set(level)
+		} else {
+			n.Level.Set(level)
+			n.changed(level)
+		}
 	}
+}
+
+func (n *nodeLogs) changed(level slog.Level) {
+	n.Logger().Log(context.Background(), max(level, slog.LevelInfo), "log level changed", "level", level)
 }
 
 func (n *nodeLogs) close() error {
