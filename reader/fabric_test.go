@@ -98,6 +98,8 @@ func (b *fabricBatch) Add(off uint64, n int) []byte {
 
 func (b *fabricBatch) Post(deadline time.Time) error { b.deadline = deadline; return nil }
 
+func (b *fabricBatch) Await(time.Time) (bool, error) { return true, b.Wait() }
+
 func (b *fabricBatch) Wait() error {
 	f := b.f
 	f.mu.Lock()
@@ -203,8 +205,8 @@ func wrongAt(data []byte, pos uint64) int {
 	return -1
 }
 
-// bareCluster is a Cluster without connections: everything but the connecting is
-// the real code.
+// bareCluster is a Cluster of one node without connections: everything but the
+// connecting is the real code.
 func bareCluster(t testing.TB, s store) *Cluster {
 	cfg, err := Config{Server: "fabric:0"}.withDefaults()
 	if err != nil {
@@ -212,8 +214,30 @@ func bareCluster(t testing.TB, s store) *Cluster {
 	}
 	c := newCluster(cfg)
 	c.gate = newGate(s, cfg, &c.count)
-	c.peer = newPeer(c, cluster.Node{Name: "fabric"})
+	c.members(t, cfg.Cluster)
 	return c
+}
+
+// members makes the nodes of a source the Cluster's, without dialling them.
+func (c *Cluster) members(t testing.TB, s cluster.Source) {
+	view, _ := s.View()
+	ro := &roster{view: view}
+	for _, node := range view.Nodes {
+		ro.peers = append(ro.peers, newPeer(c, node))
+	}
+	c.name = view.Nodes[0].Name
+	c.roster.Store(ro)
+}
+
+// only is the one node of a Cluster.
+func (c *Cluster) only() *peer { return c.roster.Load().peers[0] }
+
+// give makes paths those of a node that is connected.
+func (p *peer) give(paths ...*path) {
+	for _, via := range paths {
+		via.peer = p
+	}
+	p.live.Store(&paths)
 }
 
 // fabricCluster is a Cluster over the fabric.
@@ -229,7 +253,7 @@ func fabricClusterAs(t *testing.T, f *fabric, s store, as Source) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.peer.live.Store(&[]*path{p})
-	c.tasks.Go((&poller{c: c}).run)
+	c.only().give(p)
+	c.tasks.Go(newPoller(c).run)
 	return c
 }
