@@ -38,11 +38,14 @@ func choose(options []option, dice uint64) int {
 		other++
 	}
 	second := drawn(options, best, other)
-	if 4*options[second].latency < 3*options[first].latency {
+	if 4*max(options[second].latency, latencyNoise) < 3*options[first].latency {
 		return second
 	}
 	return first
 }
+
+// latencyNoise is what makes no difference.
+const latencyNoise = 10 * time.Microsecond
 
 // drawn returns the index of the nth option of a tier.
 func drawn(options []option, tier Source, nth uint64) int {

@@ -27,6 +27,8 @@ type Cluster struct {
 	gate   *gate
 	count  counters
 	hangar hangar
+	// runPeer keeps the connections to a node: (*peer).run but in tests.
+	runPeer func(p *peer, after time.Duration)
 
 	ctx     context.Context // ends with the Cluster; bounds its dials
 	cancel  context.CancelFunc
@@ -77,7 +79,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 }
 
 func newCluster(cfg Config) *Cluster {
-	c := &Cluster{cfg: cfg, pollNow: make(chan struct{}, 1)}
+	c := &Cluster{cfg: cfg, pollNow: make(chan struct{}, 1), runPeer: (*peer).run}
 	c.mu.follows = map[shardKey]*follow{}
 	c.pages.Store(new([]*page))
 	c.ctx, c.cancel = context.WithCancel(context.Background())

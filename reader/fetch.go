@@ -12,7 +12,7 @@ const aheadMost = 7
 
 // read fetches what is published at the position from one replica: a relaxed read.
 func (r *Reader) read(a action, pub published, now time.Time) {
-	i := r.here.pick(a.whom, a.path, -1, now, int(a.to-a.from), rand.Uint64())
+	i := r.here.pick(a.whom, a.path, -1, &r.late, now, int(a.to-a.from), rand.Uint64())
 	if i < 0 {
 		return
 	}
@@ -83,7 +83,7 @@ func (r *Reader) lookAhead(now time.Time) {
 		}
 		from := last.to
 		r.there.find(r.c.roster.Load(), r.h, layout.Extent(from), now)
-		i := r.there.pick(r.tail.whom(from), 0, -1, now, layout.ExtentSize, rand.Uint64())
+		i := r.there.pick(anyReplica, 0, -1, &r.late, now, layout.ExtentSize, rand.Uint64())
 		if i < 0 {
 			return
 		}
@@ -243,7 +243,11 @@ func (r *Reader) missed(f *flight, why reason) {
 // be expected: a partial replica that lacks it.
 func (r *Reader) noted(f *flight, why reason) (expected bool) {
 	r.places.forget(f.via.epoch)
-	if f.partial && (why == reasonHole || why == reasonShort) {
+	lacks := why == reasonHole || why == reasonShort
+	if lacks && len(r.here.ro.peers) > 1 {
+		r.late.lacked(f.via.peer, time.Now())
+	}
+	if lacks && f.partial {
 		r.c.count.partialMisses.Add(1)
 		r.tail.partialMissed()
 		return true

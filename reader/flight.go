@@ -238,13 +238,17 @@ func (f *flight) post() error {
 // await waits until the flight has landed, or until a time before the deadline of
 // what is on its way. It may be called again, also when it has landed or failed.
 func (f *flight) await(until time.Time) (landed bool, err error) {
+	since := f.posted
+	if !f.alone {
+		since = time.Now()
+	}
 	for f.state != flightLanded && f.err == nil {
 		settled, err := f.b.Await(until)
 		if !settled && err == nil {
 			return false, nil
 		}
 		if err == nil {
-			err = f.settled()
+			err = f.settled(since)
 		}
 		if err != nil {
 			f.end(err)
@@ -262,15 +266,16 @@ func (f *flight) finish() error {
 	}
 }
 
-// settled goes on with what is next when a batch has settled.
-func (f *flight) settled() error {
+// settled goes on with what is next when a batch has settled that was waited for
+// since a time.
+func (f *flight) settled(since time.Time) error {
 	now := time.Now()
 	if f.state == flightPosted {
-		f.via.took(now, int(f.to-f.from), now.Sub(f.posted))
+		f.via.took(now, int(f.to-f.from), f.posted, latest(since, f.posted))
 		f.state = flightLanded
 		return nil
 	}
-	f.via.took(now, 0, now.Sub(f.posted))
+	f.via.took(now, 0, f.posted, since)
 	for i := range f.extents {
 		if f.unknown&(1<<i) == 0 {
 			continue

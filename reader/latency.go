@@ -15,7 +15,7 @@ type latency struct {
 }
 
 // latencyFade is after how long without a sample an average counts half.
-const latencyFade = time.Second
+const latencyFade = time.Second / 2
 
 // took notes that a read has taken d. now is any clock that only rises.
 func (l *latency) took(now, d time.Duration) {

@@ -115,7 +115,7 @@ func (c *Cluster) adopt(view *cluster.View, spread time.Duration) {
 			if spread > 0 {
 				after = rand.N(spread)
 			}
-			if !c.spawn(func() { p.run(after) }) {
+			if !c.spawn(func() { c.runPeer(p, after) }) {
 				p.leave()
 			}
 		}

@@ -66,9 +66,17 @@ func (p *path) latencyOf(size int) *latency {
 	return &p.large
 }
 
-// took notes that a read of so many bytes was answered after d.
-func (p *path) took(now time.Time, size int, d time.Duration) {
-	p.latencyOf(size).took(now.Sub(p.born), d)
+// took notes that a read of so many bytes was posted at a time, has been waited for
+// since another, and was found answered now. One that was waited for little of its
+// time had been answered long before, perhaps: that only says that reads take no
+// longer.
+func (p *path) took(now time.Time, size int, posted, since time.Time) {
+	d := now.Sub(posted)
+	l := p.latencyOf(size)
+	if 4*now.Sub(since) < d && d > l.estimate(now.Sub(p.born)) {
+		return
+	}
+	l.took(now.Sub(p.born), d)
 }
 
 // expect returns how long a read of so many bytes may take.

@@ -59,7 +59,7 @@ func (r *Reader) hedge(first *flight) bool {
 	if others > 0 {
 		who = fullReplica // a partial one is the less likely to have it
 	}
-	i := r.there.pick(who, 0, but, now, int(first.to-first.from), rand.Uint64())
+	i := r.there.pick(who, 0, but, &r.late, now, int(first.to-first.from), rand.Uint64())
 	if i < 0 {
 		return r.await(first)
 	}

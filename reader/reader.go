@@ -25,6 +25,7 @@ type Reader struct {
 	places places
 	here   reach // of the position
 	there  reach // of what is looked at beside it
+	late   laggards
 	// cur is being delivered, or nil; ahead[:flying] is on its way while there is a
 	// backlog, in order.
 	cur    *flight
@@ -183,8 +184,8 @@ func (r *Reader) deliver() (Batch, bool) {
 	}
 	r.prefix = after
 	f.via.worked()
-	if f.partial {
-		r.tail.partialServed()
+	if r.late.n > 0 {
+		r.late.served(f.via.peer)
 	}
 	return r.delivered(data, f.via.source), true
 }

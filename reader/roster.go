@@ -84,8 +84,9 @@ func (ro *roster) holds(node uint16, shard layout.Hash, extent uint64) bool {
 
 // pick chooses the replica of a relaxed read and returns its index, -1 if none can
 // be asked. level says which of a replica's paths is used: 0 the best one. but is
-// the index of a replica that has been asked already; -1: none.
-func (h *reach) pick(who whom, level, but int, now time.Time, size int, dice uint64) int {
+// the index of a replica that has been asked already; -1: none. Nodes that have
+// lacked bytes lately are left alone while there are others.
+func (h *reach) pick(who whom, level, but int, late *laggards, now time.Time, size int, dice uint64) int {
 	n := len(h.replicas)
 	if who == fullReplica {
 		n = h.full
@@ -95,13 +96,22 @@ func (h *reach) pick(who whom, level, but int, now time.Time, size int, dice uin
 	}
 	var room [8]option
 	options := room[:0]
+	others := false
 	for i := range h.replicas[:n] {
 		o := option{tier: notAnOption}
 		if i != but {
 			p := h.replicas[i].path(level)
 			o = option{tier: p.source, latency: p.expect(now, size)}
+			others = others || late.n == 0 || !late.avoids(h.replicas[i].peer, now)
 		}
 		options = append(options, o)
+	}
+	if others && late.n > 0 {
+		for i := range options {
+			if late.avoids(h.replicas[i].peer, now) {
+				options[i].tier = notAnOption
+			}
+		}
 	}
 	return choose(options, dice)
 }

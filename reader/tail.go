@@ -1,10 +1,6 @@
 package reader
 
-import (
-	"time"
-
-	"github.com/rmatail/rmatail/chunkstore/layout"
-)
+import "time"
 
 // tail decides what one Reader does next: which bytes, from which resort, or
 // how long to wait. It is a pure state machine: the clock and all that was
@@ -35,9 +31,8 @@ type tail struct {
 	// cold: the cache does not hold pos; holes: how often a full replica has said so.
 	cold  bool
 	holes int
-	// Partial replicas are not asked below fullTo, as one has lacked bytes; shy is
-	// for how long the last time.
-	fullTo, shy uint64
+	// full: a partial replica lacks pos, and only full ones are asked.
+	full bool
 
 	// Rests after every path, or the store, has failed at pos.
 	memoryAt, durableAt     time.Time
@@ -92,9 +87,6 @@ const (
 	memoryRestMax  = 250 * time.Millisecond
 	durableRestMin = 50 * time.Millisecond
 	durableRestMax = 2 * time.Second
-	// For how many bytes a partial replica that lacked some is not asked.
-	shyMin = layout.ExtentSize
-	shyMax = 64 * layout.ExtentSize
 )
 
 // next returns what to do at v.now.
@@ -109,7 +101,10 @@ func (t *tail) next(v view) action {
 	if t.level >= v.paths { // a path went away meanwhile
 		t.level = 0
 	}
-	who := t.whom(t.pos)
+	who := anyReplica
+	if t.full {
+		who = fullReplica
+	}
 	wanted := t.pos < v.length && !t.cold
 	able := v.paths > 0 && (who == anyReplica || v.replicas > 0)
 	if wanted && able && !v.now.Before(t.memoryAt) {
@@ -134,14 +129,6 @@ func (t *tail) next(v view) action {
 		wake = earliest(wake, latest(t.memoryAt, v.backAt))
 	}
 	return action{kind: doWait, until: wake}
-}
-
-// whom returns which replicas may be asked for what begins at a position.
-func (t *tail) whom(pos uint64) whom {
-	if pos < t.fullTo {
-		return fullReplica
-	}
-	return anyReplica
 }
 
 // durableDue returns when the store may be asked for the bytes at pos; zero if
@@ -169,7 +156,7 @@ func (t *tail) delivered(n int, from Source) {
 
 // relax begins again with a relaxed read over the best paths.
 func (t *tail) relax() {
-	t.tries, t.level, t.asking = 0, 0, false
+	t.tries, t.level, t.asking, t.full = 0, 0, false, false
 	t.cold, t.holes = false, 0
 }
 
@@ -224,15 +211,8 @@ func (t *tail) nextLevel(v view) {
 	}
 }
 
-// partialMissed takes that a partial replica lacks pos: that is normal. For a while
-// only full ones are asked, longer each time in a row.
-func (t *tail) partialMissed() {
-	t.shy = min(max(2*t.shy, shyMin), shyMax)
-	t.fullTo = t.pos + t.shy
-}
-
-// partialServed takes that a partial replica had what was asked for.
-func (t *tail) partialServed() { t.shy = 0 }
+// partialMissed takes that a partial replica lacks pos: that is normal.
+func (t *tail) partialMissed() { t.full = true }
 
 // durableFailed takes that the store had nothing at pos, or was out of reach.
 // A hole is probed again: the cache may have been filled meanwhile.

@@ -105,6 +105,7 @@ func (v *visit) post() {
 // await waits until the visit is over, or until a time before the deadline of what
 // is on its way.
 func (v *visit) await(until time.Time) (over bool) {
+	since := time.Now()
 	for v.state != visitOver {
 		settled, err := v.b.Await(until)
 		switch {
@@ -113,12 +114,12 @@ func (v *visit) await(until time.Time) (over bool) {
 		case !settled:
 			return false
 		case v.state == visitLocating:
-			v.took()
+			v.took(since)
 			v.locate()
 			v.b.Reset()
 			v.read()
 		default:
-			v.took()
+			v.took(since)
 			v.state = visitOver
 		}
 	}
@@ -131,9 +132,8 @@ func (v *visit) finish() {
 	}
 }
 
-func (v *visit) took() {
-	now := time.Now()
-	v.via.took(now, 0, now.Sub(v.posted))
+func (v *visit) took(since time.Time) {
+	v.via.took(time.Now(), 0, v.posted, latest(since, v.posted))
 }
 
 // locate takes the places that were looked up.
