@@ -32,7 +32,7 @@ type key struct {
 }
 
 func (d *decoder) fail(at *token.Position, field, format string, args ...any) {
-	e := &Error{Path: d.path, Field: field, Text: fmt.Sprintf(format, args...)}
+	e := &Error{Path: d.path, Line: 1, Column: 1, Field: field, Text: fmt.Sprintf(format, args...)}
 	if at != nil {
 		e.Line, e.Column = at.Line, at.Column
 	}
@@ -94,7 +94,7 @@ func (d *decoder) mapping(v value, keys []key, required ...string) {
 	for it := m.MapRange(); it.Next(); {
 		t := it.Key().GetToken()
 		name := t.Value
-		if len(seen) == 0 && v.field != "" {
+		if len(seen) == 0 {
 			d.at[v.field] = t.Position // a mapping begins at its first key
 		}
 		if first := seen[name]; first != nil {
@@ -144,15 +144,13 @@ func (d *decoder) scalar(v value) (text string, ok bool) {
 	return "", false
 }
 
-// place is where a field stands, or else where what contains it does.
+// place is where a field stands, or else where what contains it does; nil if there
+// is nothing.
 func (d *decoder) place(field string) *token.Position {
-	for field != "" {
-		if at := d.at[field]; at != nil {
-			return at
-		}
+	for d.at[field] == nil && field != "" {
 		field = field[:max(strings.LastIndexAny(field, ".["), 0)]
 	}
-	return nil
+	return d.at[field]
 }
 
 // kind says what a value is, when it is not what it should be.

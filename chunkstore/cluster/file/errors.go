@@ -11,16 +11,13 @@ import (
 // Error is one mistake in a file.
 type Error struct {
 	Path         string
-	Line, Column int    // from 1; 0 if the mistake has no place
+	Line, Column int    // from 1
 	Field        string // key path, such as nodes[2].addr (counted from 0); empty: the whole file
 	Text         string // what is wrong, and what to write instead
 }
 
 func (e *Error) Error() string {
-	s := e.Path
-	if e.Line > 0 {
-		s = fmt.Sprintf("%s:%d:%d", e.Path, e.Line, e.Column)
-	}
+	s := fmt.Sprintf("%s:%d:%d", e.Path, e.Line, e.Column)
 	if e.Field != "" {
 		s += ": " + e.Field
 	}

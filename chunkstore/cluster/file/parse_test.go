@@ -127,14 +127,14 @@ func TestMistakesOfAFile(t *testing.T) {
 		file string
 		want []string // each a line of the error, or how it begins
 	}{
-		{"", []string{"f: empty; want at least nodes and store"}},
-		{"# nothing\n", []string{"f: empty"}},
+		{"", []string{"f:1:1: empty; want at least nodes and store"}},
+		{"# nothing\n", []string{"f:1:1: empty"}},
 		{"a: [1", []string{"f:1:4: no YAML: sequence end token"}},
 		{"a: b: c\n", []string{"f:1:4: no YAML: mapping value is not allowed"}},
 		{"a: \"x", []string{"f:1:4: no YAML: could not find end character of double-quoted text"}},
 		{"text\n", []string{`f:1:1: "text"; want keys with values: name, nodes, replicas`}},
 		{good + "---\n" + good, []string{"f:6:6: a second YAML document; want one in a file"}},
-		{"{}\n", []string{"f: nodes: missing", "f: store: missing"}},
+		{"{}\n", []string{"f:1:1: nodes: missing", "f:1:1: store: missing"}},
 		{with("", "node: 1\n"), []string{"f:5:1: node: no such key, perhaps nodes; there are name, nodes, replicas, store, ttl, hedge, chunk_bytes, extent_chunks, auth"}},
 		{with("", "Chunk-Bytes: 1\n"), []string{"f:5:1: Chunk-Bytes: no such key, perhaps chunk_bytes; there are"}},
 		{with("", "zzz: 1\n"), []string{"f:5:1: zzz: no such key; there are"}},
@@ -166,6 +166,7 @@ func TestMistakesOfAFile(t *testing.T) {
 		{with("{node: a}", "{node: b}"), []string{"f:2:33: nodes[0].dir: set, but", `f:4:15: store.node: node "b" has no dir; give it one, or set store.dir`}},
 		{with("{node: a}", "{node: a, dir: mnt}"), []string{`f:4:23: store.dir: "mnt"; want an absolute path, the same on every host`}},
 		{with("dir: /data", "dir: data"), []string{`f:2:33: nodes[0].dir: "data"; want an absolute path`}},
+		{"\n\nname: x\nnodes: [{name: a, addr: 'a:1'}]\n", []string{"f:3:1: store: missing"}},
 		{"nodes: {a: 1}\nstore: {dir: /d}\n", []string{"f:1:8: nodes: keys with values; want a list"}},
 		{"nodes: []\nstore: {dir: /d}\n", []string{"f:1:8: nodes: no node with the role data"}},
 		{"nodes: [x]\nstore: {dir: /d}\n", []string{`f:1:9: nodes[0]: "x"; want keys with values: name, addr, roles`}},

@@ -136,7 +136,9 @@ func TestRealSourceFollowsEveryWayToChangeAFile(t *testing.T) {
 				write(t, filepath.Join(dir, "c.yaml"), content)
 				return filepath.Join(dir, "c.yaml")
 			},
-			func(t *testing.T, dir string, _ int, content string) { replace(t, filepath.Join(dir, "c.yaml"), content) },
+			func(t *testing.T, dir string, _ int, content string) {
+				replace(t, filepath.Join(dir, "c.yaml"), content)
+			},
 		},
 		"removed and made": {
 			func(t *testing.T, dir, content string) string {
