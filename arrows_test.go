@@ -33,6 +33,7 @@ const (
 // that is not listed is a defect, and so is an import that is not.
 var arrows = map[string][]string{
 	".":                           {},
+	"internal/bytesize":           {},
 	"cgo/ibverbs":                 {},
 	"rdma":                        {"cgo/ibverbs", rdmamap, netlink, xsys},
 	"rdma/roce":                   {gopacket},
@@ -53,7 +54,7 @@ var arrows = map[string][]string{
 	"bench/service":               {"bench", "chunkstore/server/logging", "chunkstore", "chunkstore/server", "fallback/wire", "fallback/tcp"},
 	"cmd/rmatail/internal/advise": {},
 	"producer":                    {"fallback/wire", "fallback/durable", "chunkstore/layout", "chunkstore/cluster", prometheus},
-	"cmd/rmatail":                 {"reader", "producer", "chunkstore/server/logging", "bench/sink", "bench/service", "chunkstore", "chunkstore/server", "chunkstore/layout", "chunkstore/cluster", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/advise", "cmd/rmatail/internal/follow", kong, mpb, xsys, prometheus},
+	"cmd/rmatail":                 {"reader", "producer", "chunkstore/server/logging", "bench/sink", "bench/service", "chunkstore", "chunkstore/server", "chunkstore/layout", "chunkstore/cluster", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/advise", "cmd/rmatail/internal/follow", "internal/bytesize", kong, mpb, xsys, prometheus},
 	"cmd/rmatail/internal/demo":   {"reader", "fallback/wire", "fallback/durable", xsys},
 	"cmd/rmatail/internal/follow": {},
 	"scripts/lib/ring":            {},

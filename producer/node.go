@@ -418,7 +418,7 @@ func (n *node) settle(t task, err error) {
 // lacks notes a gap, which repair will close.
 func (n *node) lacks(g gap) {
 	top := n.c.top.Load()
-	index, ok := top.index[n.name]
+	index, ok := top.view.Node(n.name)
 	if !ok {
 		return
 	}
@@ -426,7 +426,7 @@ func (n *node) lacks(g gap) {
 	n.mu.Lock()
 	n.mu.missing.add(g, func(extent uint64) bool {
 		top.view.Extent(g.s.hash, extent, &set)
-		return slices.Contains(set.Full(), index)
+		return slices.Contains(set.Full(), uint16(index))
 	})
 	n.mu.Unlock()
 	n.c.rouse()

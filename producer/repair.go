@@ -144,14 +144,14 @@ func (w *repairer) step(n *node, g gap) (left gap, err error) {
 // there is one.
 func (w *repairer) next(n *node, g gap) (from uint64, ok bool) {
 	top := w.c.top.Load()
-	index, known := top.index[n.name]
+	index, known := top.view.Node(n.name)
 	if !known {
 		return g.from, false
 	}
 	var set cluster.Replicas
 	for from = g.from; from < g.to; from = (layout.Extent(from) + 1) * layout.ExtentSize {
 		top.view.Extent(g.s.hash, layout.Extent(from), &set)
-		if !slices.Contains(set.Full(), index) {
+		if !slices.Contains(set.Full(), uint16(index)) {
 			continue
 		}
 		if g.had != nil {
@@ -185,7 +185,7 @@ func (w *repairer) extent(n *node, s *recent, from, to uint64) error {
 // only puts to one node.
 func (c *ReplicaCache) only(n *node, s *recent, puts []layout.Put) error {
 	top := c.top.Load()
-	index, ok := top.index[n.name]
+	index, ok := top.view.Node(n.name)
 	if !ok {
 		return errStale
 	}
@@ -195,7 +195,7 @@ func (c *ReplicaCache) only(n *node, s *recent, puts []layout.Put) error {
 	r.place(top, puts)
 	r.mu.Lock()
 	for i := range r.mu.slots {
-		r.mu.slots[i] = slot{replicas: replicas{nodes: [cluster.MaxReplicas]uint16{index}, full: 1, all: 1}, quorum: 1}
+		r.mu.slots[i] = slot{replicas: replicas{nodes: [cluster.MaxReplicas]uint16{uint16(index)}, full: 1, all: 1}, quorum: 1}
 	}
 	r.mu.Unlock()
 	r.send(top)

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -39,9 +40,8 @@ type ReplicaCache struct {
 // topology is a View with its nodes. It never changes.
 type topology struct {
 	view   *cluster.View
-	nodes  []*node           // by index in the View
-	index  map[string]uint16 // by name
-	remote bool              // there are nodes elsewhere
+	nodes  []*node // by index in the View
+	remote bool    // there are nodes elsewhere
 }
 
 // NewReplicaCache returns the cache of a cluster. It connects in the background:
@@ -55,6 +55,7 @@ func NewReplicaCache(cfg ReplicaConfig) (*ReplicaCache, error) {
 	c.life, c.end = context.WithCancel(context.Background())
 	c.mu.shards, c.mu.nodes = make(map[layout.Shard]*recent), make(map[string]*node)
 	view, changed := cfg.Source.View()
+	c.cfg.TTL = cmp.Or(cfg.TTL, view.TTL)
 	c.install(view)
 	c.metrics = newReplicaCollector(cfg.Registerer, c)
 	c.ended.Add(2)

@@ -47,7 +47,7 @@ type ReplicaConfig struct {
 	// Store is where repair reads what a node has missed. nil: nothing is repaired.
 	Store Store
 	// TTL is how long the nodes keep what was put: what is older is not repaired.
-	// 60 s.
+	// 0: what the cluster's description says at the start.
 	TTL time.Duration
 	// Timeout is how long a node may take for one put, publication or lease. One
 	// that takes longer is suspended. 500 ms.
@@ -69,7 +69,6 @@ type ReplicaConfig struct {
 }
 
 func (c ReplicaConfig) withDefaults() (ReplicaConfig, error) {
-	c.TTL = cmp.Or(c.TTL, time.Minute)
 	c.Timeout = cmp.Or(c.Timeout, 500*time.Millisecond)
 	c.QueueBytes = cmp.Or(c.QueueBytes, 8<<20)
 	c.RepairBytesPerSecond = cmp.Or(c.RepairBytesPerSecond, 32<<20)

@@ -27,10 +27,10 @@ func (c *ReplicaCache) watch(changed <-chan struct{}) {
 // gains by it is missing there until repair has put it.
 func (c *ReplicaCache) install(view *cluster.View) {
 	old := c.top.Load()
-	top := &topology{view: view, index: make(map[string]uint16, len(view.Nodes))}
+	top := &topology{view: view}
 	c.mu.Lock()
 	nodes := make(map[string]*node, len(view.Nodes))
-	for i, at := range view.Nodes {
+	for _, at := range view.Nodes {
 		n := c.mu.nodes[at.Name]
 		if n == nil {
 			n = c.newNode(at)
@@ -39,7 +39,6 @@ func (c *ReplicaCache) install(view *cluster.View) {
 		}
 		nodes[at.Name] = n
 		top.nodes = append(top.nodes, n)
-		top.index[at.Name] = uint16(i)
 		top.remote = top.remote || n.local == nil
 	}
 	for name, n := range c.mu.nodes {
@@ -55,10 +54,9 @@ func (c *ReplicaCache) install(view *cluster.View) {
 	}
 	c.cfg.Logger.Info("another description of the cluster", "nodes", len(view.Nodes))
 	for _, n := range top.nodes {
-		at, known := old.index[n.name]
-		g := gap{had: old.view, hadAs: at}
-		if !known {
-			g.had = nil
+		var g gap
+		if at, known := old.view.Node(n.name); known {
+			g.had, g.hadAs = old.view, uint16(at)
 		}
 		c.lackRecent(n, g)
 	}

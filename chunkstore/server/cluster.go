@@ -2,22 +2,29 @@ package server
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/producer"
 )
 
+// view is the cluster's description now; nil: the node is alone, or not started.
+func (s *Server) view() *cluster.View {
+	if s.cfg.Cluster == nil {
+		return nil
+	}
+	v, _ := s.cfg.Cluster.View()
+	return v
+}
+
 // member returns the node as the cluster's description has it now. ok is false
 // if it is not of it any more.
 func (s *Server) member() (n cluster.Node, ok bool) {
-	view, _ := s.cfg.Cluster.View()
-	for _, n := range view.Nodes {
-		if n.Name == s.cfg.Node {
-			return n, true
-		}
+	view := s.view()
+	i, ok := view.Node(s.cfg.Node)
+	if !ok {
+		return cluster.Node{}, false
 	}
-	return cluster.Node{}, false
+	return view.Nodes[i], true
 }
 
 // startReplicas makes what the node's own appenders mirror into: the caches of
@@ -46,17 +53,10 @@ func (s *Server) startReplicas() error {
 	return nil
 }
 
-// roles are what the node holds, in words: data, metadata, partial.
-func roles(n cluster.Node) string {
-	var words []string
-	if n.Roles&cluster.Data != 0 {
-		words = append(words, "data")
-	}
-	if n.Roles&cluster.Metadata != 0 {
-		words = append(words, "metadata")
-	}
+// role is what the node holds, in words.
+func role(n cluster.Node) string {
 	if n.Partial {
-		words = append(words, "partial")
+		return n.Roles.String() + ", partial"
 	}
-	return strings.Join(words, ",")
+	return n.Roles.String()
 }

@@ -138,6 +138,9 @@ func (s *Server) startStore() error {
 }
 
 func (s *Server) startArena() error {
+	if view := s.view(); view != nil && s.cfg.Arena.TTL == 0 {
+		s.cfg.Arena.TTL = view.TTL
+	}
 	a, err := chunkstore.New(s.cfg.Arena)
 	if err != nil {
 		return err

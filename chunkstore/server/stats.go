@@ -17,8 +17,7 @@ import (
 // Stats is the state of a node, also as JSON by the operation NodeStat.
 type Stats struct {
 	// Node is the node's name in its cluster; its address if it is alone. Role is
-	// what it holds: data, metadata, both, and whether it is a partial replica; empty
-	// if the cluster's description has no such node any more.
+	// what it holds, in words, such as "data and metadata, partial"; empty if the cluster's description has no such node any more.
 	Node          string  `json:"node"`
 	Role          string  `json:"role"`
 	Epoch         uint64  `json:"epoch"`
@@ -143,7 +142,7 @@ func (s *Server) Stats() Stats {
 		}
 	}
 	if n, ok := s.member(); ok {
-		st.Role = roles(n)
+		st.Role = role(n)
 	}
 	if s.replicas != nil {
 		r := s.replicas.Stats()
