@@ -43,7 +43,9 @@ func Open(ctx context.Context, cfg Config) (*Appender, error) {
 	if err := a.w.load(ctx, info); err != nil {
 		return nil, fmt.Errorf("tail chunk of %v at length %d: %w", cfg.Shard, info.Length, err)
 	}
-	a.w.refill()
+	a.w.acquire(Preempt)
+	a.w.m.refill()
+	a.w.heed()
 	a.metrics.open(a)
 	go a.w.run()
 	return a, nil
@@ -53,7 +55,7 @@ func Open(ctx context.Context, cfg Config) (*Appender, error) {
 // what Config.Policy says. record is copied, and the caller's again on return.
 //
 // An error means that nothing was queued: ErrRecord, ErrDropped (DropNewest),
-// ErrClosed, ErrFenced, or ctx's while it waited for room. What becomes of a
+// ErrClosed, ErrFenced, ErrLeaseLost, or ctx's while it waited for room. What becomes of a
 // queued record the Ack tells.
 func (a *Appender) Append(ctx context.Context, record []byte) (Ack, error) {
 	return a.AppendAt(ctx, wire.NoOffset, record)
