@@ -3,21 +3,26 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
 
+	"github.com/rmatail/rmatail/chunkstore/cluster/file"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/producer"
 )
 
-// dirAppender appends to a durable directory, and mirrors it into a node's cache
-// if there is one.
+// dirAppender appends to a durable directory, and mirrors it into the caches of a
+// node or a cluster if there are any.
 type dirAppender struct {
 	dir   *durable.Dir
-	cache *producer.RemoteCache // nil: none
+	cache io.Closer // nil: none
 	*producer.Appender
 }
 
-func (c *appendCmd) openDir(p *process) (a *dirAppender, err error) {
+// openDir opens the directory; source is the cluster whose nodes mirror it, or nil.
+func (c *appendCmd) openDir(p *process, dir string, source *file.Source) (a *dirAppender, err error) {
 	ctx, cancel := context.WithTimeout(p, openTimeout)
 	defer cancel()
 	d := &dirAppender{}
@@ -26,7 +31,7 @@ func (c *appendCmd) openDir(p *process) (a *dirAppender, err error) {
 			err = errors.Join(err, d.closeStore())
 		}
 	}()
-	if d.dir, err = durable.Open(c.Dir, durable.Options{Policy: durable.Policy(c.Policy), Logger: p.quiet}); err != nil {
+	if d.dir, err = durable.Open(dir, durable.Options{Policy: durable.Policy(c.Policy), Logger: p.quiet}); err != nil {
 		return nil, err
 	}
 	log, err := d.dir.Log(c.Shard.String())
@@ -37,14 +42,31 @@ func (c *appendCmd) openDir(p *process) (a *dirAppender, err error) {
 		ReadTail: func(ctx context.Context, pos uint64, b []byte) (int, error) {
 			return d.dir.ReadAt(ctx, c.Shard.String(), pos, b)
 		}}
-	if c.Server != "" {
-		d.cache = producer.NewRemoteCache(func(ctx context.Context) (*wire.Client, error) { return dial(ctx, p, c.Server) })
-		cfg.Cache = d.cache
+	switch {
+	case source != nil:
+		view, _ := source.View()
+		cache, err := producer.NewReplicaCache(producer.ReplicaConfig{Source: source, Store: d.dir, TTL: view.TTL, Owner: writerName(), Logger: p.quiet})
+		if err != nil {
+			return nil, errors.Join(err, log.Close())
+		}
+		d.cache, cfg.Cache = cache, cache
+	case c.Server != "":
+		cache := producer.NewRemoteCache(func(ctx context.Context) (*wire.Client, error) { return dial(ctx, p, c.Server) })
+		d.cache, cfg.Cache = cache, cache
 	}
 	if d.Appender, err = producer.Open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	return d, nil
+}
+
+// writerName is who holds the lease of what this process writes, for people.
+func writerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("append %.40s:%d", host, os.Getpid())
 }
 
 func (a *dirAppender) append(ctx context.Context, p []byte) (pos, end uint64, err error) {
