@@ -166,6 +166,7 @@ func (n *fakeNode) serve(nc net.Conn) {
 		n.set(func() { delete(n.mu.conns, nc) })
 	}()
 	in := wire.NewFrameReader(bufio.NewReaderSize(nc, 64<<10))
+	var out wire.Replies
 	for {
 		h, p, err := in.Next()
 		if err != nil {
@@ -181,14 +182,15 @@ func (n *fakeNode) serve(nc net.Conn) {
 			time.Sleep(delay)
 		}
 		reply, err := n.answer(h.Op, p)
-		var out wire.Replies
 		if err != nil {
 			out.Error(h, err)
 		} else {
 			out.Reply(h, reply)
 		}
-		if out.Flush(nc) != nil {
-			return
+		if delay > 0 || !in.Ready() {
+			if out.Flush(nc) != nil {
+				return
+			}
 		}
 	}
 }
