@@ -37,6 +37,11 @@ type node struct {
 	end   context.CancelFunc
 	wake  chan struct{} // capacity 1: the node's goroutine has something to look at
 	count nodeCounters
+	// reached is what reach has found last: the repair goroutine's.
+	reached struct {
+		at  time.Time
+		age time.Duration
+	}
 
 	mu struct {
 		sync.Mutex
@@ -45,6 +50,7 @@ type node struct {
 		client *wire.Client // of nodeLive
 		reason error        // of the last rest
 		epoch  uint64       // of the arena; 0: not known
+		size   uint64       // of the arena in bytes; 0: not known
 		rest   breaker
 
 		queue   fifo[task]   // not sent
@@ -159,7 +165,7 @@ func (n *node) connect() *wire.Client {
 	n.mu.Lock()
 	epoch := client.Hello().Epoch
 	emptied := n.mu.epoch != 0 && n.mu.epoch != epoch
-	n.mu.epoch = epoch
+	n.mu.epoch, n.mu.size = epoch, client.Hello().ArenaSize
 	n.mu.Unlock()
 	if emptied {
 		n.c.emptied(n)
@@ -458,6 +464,12 @@ func (n *node) move(at cluster.Node) {
 	if moved && n.local == nil {
 		n.trip(fmt.Errorf("moved to %s: %w", at.Addr, errMoved))
 	}
+}
+
+func (n *node) arenaBytes() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.size
 }
 
 // gap takes the oldest gap, if the node can be repaired now.

@@ -108,7 +108,8 @@ func (w *repairer) step(n *node, g gap) (left gap, err error) {
 		n.forgo(g)
 		return gap{}, nil
 	}
-	young, end, ok := g.s.window(time.Now())
+	now := time.Now()
+	young, end, ok := g.s.window(now, w.reach(n, now))
 	if !ok || young >= g.to {
 		n.forgo(g)
 		return gap{}, nil
