@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/cluster/file"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
@@ -217,7 +218,14 @@ func (c *appendCmd) open(p *process, source *file.Source, done func(b *batch, po
 		}
 	}
 	if dir != "" {
-		a, err := c.openDir(p, dir, source)
+		var mirror cluster.Source
+		switch {
+		case source != nil:
+			mirror = source
+		case c.Server != "":
+			mirror = cluster.Single(c.Server)
+		}
+		a, err := c.openDir(p, dir, mirror)
 		if err != nil {
 			return nil, err
 		}

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
-	"github.com/rmatail/rmatail/chunkstore/cluster/file"
+	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/producer"
@@ -17,12 +16,12 @@ import (
 // node or a cluster if there are any.
 type dirAppender struct {
 	dir   *durable.Dir
-	cache io.Closer // nil: none
+	cache *producer.ReplicaCache // nil: none
 	*producer.Appender
 }
 
-// openDir opens the directory; source is the cluster whose nodes mirror it, or nil.
-func (c *appendCmd) openDir(p *process, dir string, source *file.Source) (a *dirAppender, err error) {
+// openDir opens the directory; source has the nodes that mirror it, or is nil.
+func (c *appendCmd) openDir(p *process, dir string, source cluster.Source) (a *dirAppender, err error) {
 	ctx, cancel := context.WithTimeout(p, openTimeout)
 	defer cancel()
 	d := &dirAppender{}
@@ -42,17 +41,15 @@ func (c *appendCmd) openDir(p *process, dir string, source *file.Source) (a *dir
 		ReadTail: func(ctx context.Context, pos uint64, b []byte) (int, error) {
 			return d.dir.ReadAt(ctx, c.Shard.String(), pos, b)
 		}}
-	switch {
-	case source != nil:
+	if source != nil {
 		view, _ := source.View()
-		cache, err := producer.NewReplicaCache(producer.ReplicaConfig{Source: source, Store: d.dir, TTL: view.TTL, Owner: writerName(), Logger: p.quiet})
-		if err != nil {
+		if d.cache, err = producer.NewReplicaCache(producer.ReplicaConfig{
+			Source: source, Store: d.dir, TTL: view.TTL, Owner: writerName(), Logger: p.quiet,
+			Dial: func(ctx context.Context, n cluster.Node) (*wire.Client, error) { return dial(ctx, p, n.Addr) },
+		}); err != nil {
 			return nil, errors.Join(err, log.Close())
 		}
-		d.cache, cfg.Cache = cache, cache
-	case c.Server != "":
-		cache := producer.NewRemoteCache(func(ctx context.Context) (*wire.Client, error) { return dial(ctx, p, c.Server) })
-		d.cache, cfg.Cache = cache, cache
+		cfg.Cache = d.cache
 	}
 	if d.Appender, err = producer.Open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, log.Close())
