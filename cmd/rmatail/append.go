@@ -218,13 +218,14 @@ func (c *appendCmd) open(p *process, source *file.Source, done func(b *batch, po
 		}
 	}
 	if dir != "" {
-		var caches cluster.Source // nil: none
-		if source != nil {
-			caches = source
-		} else if c.Server != "" {
-			caches = cluster.Single(c.Server)
+		var mirror cluster.Source
+		switch {
+		case source != nil:
+			mirror = source
+		case c.Server != "":
+			mirror = cluster.Single(c.Server)
 		}
-		a, err := c.openDir(p, dir, caches)
+		a, err := c.openDir(p, dir, mirror)
 		if err != nil {
 			return nil, err
 		}

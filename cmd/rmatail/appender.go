@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/rmatail/rmatail/chunkstore/cluster"
-
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/producer"
@@ -21,7 +20,7 @@ type dirAppender struct {
 	*producer.Appender
 }
 
-// openDir opens the directory; source are the nodes that mirror it, or nil.
+// openDir opens the directory; source has the nodes that mirror it, or is nil.
 func (c *appendCmd) openDir(p *process, dir string, source cluster.Source) (a *dirAppender, err error) {
 	ctx, cancel := context.WithTimeout(p, openTimeout)
 	defer cancel()
@@ -44,11 +43,10 @@ func (c *appendCmd) openDir(p *process, dir string, source cluster.Source) (a *d
 		}}
 	if source != nil {
 		view, _ := source.View()
-		d.cache, err = producer.NewReplicaCache(producer.ReplicaConfig{
+		if d.cache, err = producer.NewReplicaCache(producer.ReplicaConfig{
 			Source: source, Store: d.dir, TTL: view.TTL, Owner: writerName(), Logger: p.quiet,
 			Dial: func(ctx context.Context, n cluster.Node) (*wire.Client, error) { return dial(ctx, p, n.Addr) },
-		})
-		if err != nil {
+		}); err != nil {
 			return nil, errors.Join(err, log.Close())
 		}
 		cfg.Cache = d.cache
