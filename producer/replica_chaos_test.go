@@ -22,7 +22,7 @@ import (
 // all that is young, and the length.
 func TestReplicaFaults(t *testing.T) {
 	var faults, bytes atomic.Uint64
-	for seed := range uint64(12) {
+	for seed := range uint64(8) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, b := replicaFaults(t, seed)
