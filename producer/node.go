@@ -472,26 +472,22 @@ func (n *node) arenaBytes() uint64 {
 	return n.mu.size
 }
 
-// gap takes the oldest gap, if the node can be repaired now.
+// gap returns the oldest gap, if the node can be repaired now.
 func (n *node) gap() (g gap, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.mu.missing.gaps) == 0 || n.mu.state != nodeLive && n.mu.state != nodeLocal {
 		return gap{}, false
 	}
-	return n.mu.missing.take(), true
+	return n.mu.missing.gaps[0], true
 }
 
-func (n *node) putBack(g gap) {
+// closed notes that a gap is closed up to from, of which some bytes were given up.
+func (n *node) closed(g gap, from, forgone uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.mu.missing.putBack(g)
-}
-
-func (n *node) forgo(g gap) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.mu.missing.forgo(g)
+	n.mu.missing.advance(g, from)
+	n.mu.missing.forgone += forgone
 }
 
 func (n *node) addr() string {

@@ -40,10 +40,11 @@ type fakeNode struct {
 		refuse func(wire.Op) error // if it returns an error, that is the answer
 	}
 	requests atomic.Int64
+	ended    chan struct{} // closed at the end of the test
 }
 
 func newFakeNode(t testing.TB, name string, ttl time.Duration) *fakeNode {
-	n := &fakeNode{t: t, name: name}
+	n := &fakeNode{t: t, name: name, ended: make(chan struct{})}
 	n.mu.ttl = ttl
 	n.mu.conns = make(map[net.Conn]bool)
 	n.mu.arena = n.newArena()
@@ -176,10 +177,16 @@ func (n *fakeNode) serve(nc net.Conn) {
 		frozen, delay := n.mu.frozen, n.mu.delay
 		n.mu.Unlock()
 		if frozen != nil {
-			<-frozen
+			select {
+			case <-frozen:
+			case <-n.ended:
+			}
 		}
 		if delay > 0 {
-			time.Sleep(delay)
+			select {
+			case <-time.After(delay):
+			case <-n.ended:
+			}
 		}
 		reply, err := n.answer(h.Op, p)
 		if err != nil {
@@ -397,7 +404,7 @@ func (s *site) open(c *ReplicaCache) *Appender {
 func (s *site) end(a *Appender, c *ReplicaCache) {
 	s.t.Helper()
 	for _, n := range s.nodes {
-		n.thaw()
+		close(n.ended)
 	}
 	if a != nil {
 		mustClose(s.t, a)
