@@ -59,7 +59,9 @@ func (a *Appender) writer(ctx context.Context, cfg Config) (*writer, error) {
 	if err := w.load(ctx, info); err != nil {
 		return nil, fmt.Errorf("tail chunk of %v at length %d: %w", cfg.Shard, info.Length, err)
 	}
-	w.refill()
+	w.acquire(Preempt)
+	w.m.refill()
+	w.heed()
 	return w, nil
 }
 
@@ -74,7 +76,7 @@ func (a *Appender) ended() {
 // what Config.Policy says. record is copied, and the caller's again on return.
 //
 // An error means that nothing was queued: ErrRecord, ErrDropped (DropNewest),
-// ErrClosed, ErrFenced, or ctx's while it waited for room. What becomes of a
+// ErrClosed, ErrFenced, ErrLeaseLost, or ctx's while it waited for room. What becomes of a
 // queued record the Ack tells.
 func (a *Appender) Append(ctx context.Context, record []byte) (Ack, error) {
 	return a.AppendAt(ctx, wire.NoOffset, record)

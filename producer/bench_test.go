@@ -103,7 +103,7 @@ func BenchmarkClosedLoop(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				a, err := Open(b.Context(), Config{Shard: testShard, Log: log, Cache: newArena(b, 64<<20), CacheTimeout: -1, Limits: Limits{Linger: linger}})
+				a, err := Open(b.Context(), Config{Shard: testShard, Log: log, Cache: newArena(b, 64<<20), Limits: Limits{Linger: linger}})
 				if err != nil {
 					b.Fatal(err)
 				}

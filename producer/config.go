@@ -67,20 +67,17 @@ type Log interface {
 	Close() error
 }
 
-// Cache takes the recent bytes of a shard: a chunkstore.Arena, or a RemoteCache
-// for a node elsewhere. Data is borrowed until the call returns.
+// Cache takes the recent bytes of shards: a ReplicaCache. Its methods may be
+// called at once, and return within a bound of its own, as nothing else bounds
+// what it adds to an append.
 type Cache interface {
-	// Put stores a piece of a chunk. An error that matches wire.ErrNeedPrefix
-	// asks for the chunk from its start.
-	Put(ctx context.Context, p layout.Put) error
-	// Publish moves the shard's published end.
-	Publish(ctx context.Context, p layout.Publication) error
-}
-
-// batchCache is a Cache that takes many pieces at once, in any order, and
-// reports an error for each: a remote one saves a round trip a chunk.
-type batchCache interface {
-	PutAll(ctx context.Context, puts []layout.Put, errs []error)
+	// Put stores pieces of chunks of one shard, in any order. errs has the length
+	// of puts, is nil everywhere, and receives the error of each that was not
+	// taken. The bytes of puts are borrowed until the call returns.
+	Put(shard layout.Shard, puts []layout.Put, errs []error)
+	// Publish moves the shard's published end. An error that matches wire.ErrLease
+	// says that another writer's ballot is in the way.
+	Publish(p layout.Publication) error
 }
 
 // Target is one shard and its durable store.
@@ -117,9 +114,6 @@ type Config struct {
 	WaitForSpace time.Duration
 	// Heartbeat is how often an idle Appender publishes again. 1 s.
 	Heartbeat time.Duration
-	// CacheTimeout bounds what the cache may add to one batch. 1 s. Negative:
-	// no bound, for a cache in this process, which never waits.
-	CacheTimeout time.Duration
 
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: no metrics
@@ -129,7 +123,6 @@ type Config struct {
 func (c Config) withDefaults() (Config, error) {
 	c.Heartbeat = cmp.Or(c.Heartbeat, time.Second)
 	c.Limits = c.Limits.withDefaults()
-	c.CacheTimeout = cmp.Or(c.CacheTimeout, time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Clock == nil {
 		c.Clock = time.Now

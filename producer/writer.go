@@ -23,7 +23,7 @@ type writer struct {
 	orders chan chan error // to seal
 	// unsure: an append has failed or was given up, and may become durable yet.
 	unsure bool
-	ended  error // ErrFenced: nothing is written any more
+	ended  error // ErrFenced or ErrLeaseLost: nothing is written any more
 
 	closeErr error // of the log; read after Appender.done
 }
@@ -120,7 +120,8 @@ func (w *writer) once(b *batch) (base uint64, took time.Duration, err error) {
 	base, took, err = w.durably(b)
 	if err == nil {
 		w.m.extend(b.buf)
-		w.flush()
+		w.m.flush()
+		w.heed()
 	}
 	return base, took, err
 }
@@ -208,7 +209,8 @@ func (w *writer) seal() error {
 		return err
 	}
 	w.m.sealed = true
-	w.refill()
+	w.m.refill()
+	w.heed()
 	return nil
 }
 
@@ -230,7 +232,9 @@ func (w *writer) beat() {
 	if w.m.current && w.cfg.Clock().Sub(w.m.lastBeat) < w.cfg.Heartbeat/2 {
 		return // an append has just published
 	}
-	w.refill()
+	w.acquire(Wait)
+	w.m.refill()
+	w.heed()
 }
 
 // close publishes once more if the cache is behind, and closes the log.
@@ -238,8 +242,9 @@ func (w *writer) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if w.ended == nil && w.settle(ctx) == nil && !w.m.current {
-		w.refill()
+		w.m.refill()
 	}
+	w.release()
 	w.a.q.tidy(time.Now().Add(time.Second))
 	w.closeErr = w.log.Close()
 }
@@ -265,24 +270,4 @@ func (w *writer) load(ctx context.Context, info durable.Info) error {
 	}
 	w.m.jump(info.Length, buf)
 	return nil
-}
-
-// flush and refill run the mirror within the time that the cache may take.
-func (w *writer) flush() {
-	ctx, cancel := w.cacheContext()
-	defer cancel()
-	w.m.flush(ctx)
-}
-
-func (w *writer) refill() {
-	ctx, cancel := w.cacheContext()
-	defer cancel()
-	w.m.refill(ctx)
-}
-
-func (w *writer) cacheContext() (context.Context, context.CancelFunc) {
-	if w.cfg.CacheTimeout < 0 || w.cfg.Cache == nil {
-		return context.Background(), func() {}
-	}
-	return context.WithTimeout(context.Background(), w.cfg.CacheTimeout)
 }

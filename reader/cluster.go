@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
 )
@@ -65,8 +66,9 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		s = c.dir
 	}
 	c.gate = newGate(s, cfg, &c.count)
-	if cfg.Server != "" {
-		if err := c.connect(ctx); err != nil {
+	if cfg.Cluster != nil {
+		view, _ := cfg.Cluster.View()
+		if err := c.connect(ctx, view.Nodes[0]); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 	}
@@ -83,8 +85,8 @@ func newCluster(cfg Config) *Cluster {
 	return c
 }
 
-func (c *Cluster) connect(ctx context.Context) error {
-	c.peer = newPeer(c)
+func (c *Cluster) connect(ctx context.Context, node cluster.Node) error {
+	c.peer = newPeer(c, node)
 	c.tasks.Go(c.peer.run)
 	poll := &poller{c: c}
 	c.tasks.Go(poll.run)
@@ -93,7 +95,7 @@ func (c *Cluster) connect(ctx context.Context) error {
 		switch {
 		case c.peer.err == nil:
 		case c.dir != nil:
-			c.cfg.Logger.Warn("node not reached, reading from the durable directory", "node", c.cfg.Server, "dir", c.cfg.Dir, "err", c.peer.err)
+			c.cfg.Logger.Warn("node not reached, reading from the durable directory", "node", node.Name, "dir", c.cfg.Dir, "err", c.peer.err)
 		default:
 			return fmt.Errorf("%w; start it with 'rmatail serve', or set a durable directory to read without it", c.peer.err)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore"
+	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 )
 
@@ -211,7 +212,7 @@ func bareCluster(t testing.TB, s store) *Cluster {
 	}
 	c := newCluster(cfg)
 	c.gate = newGate(s, cfg, &c.count)
-	c.peer = newPeer(c)
+	c.peer = newPeer(c, cluster.Node{Name: "fabric"})
 	return c
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/fallback/tcp"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/rdma"
@@ -22,6 +23,7 @@ import (
 // goroutine, run, owns and repairs them; any goroutine may look at them.
 type peer struct {
 	c      *Cluster
+	node   cluster.Node
 	client atomic.Pointer[wire.Client] // nil while the node is away
 	live   atomic.Pointer[[]*path]     // those that are connected, best first
 	status atomic.Pointer[pathStatus]
@@ -54,8 +56,8 @@ type attempt struct {
 	why     string // why there is no path
 }
 
-func newPeer(c *Cluster) *peer {
-	p := &peer{c: c, ready: make(chan struct{}), rng: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+func newPeer(c *Cluster, node cluster.Node) *peer {
+	p := &peer{c: c, node: node, ready: make(chan struct{}), rng: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
 	p.live.Store(new([]*path))
 	p.status.Store(&pathStatus{"none", "not connected yet"})
 	return p
@@ -66,7 +68,7 @@ func (p *peer) run() {
 	var backoff rdma.Backoff
 	for first := true; ; first = false {
 		ctx, cancel := context.WithTimeout(p.c.ctx, dialTimeout)
-		client, err := wire.Dial(ctx, p.c.cfg.Server, wire.Options{Name: "rmatail-reader"})
+		client, err := wire.Dial(ctx, p.node.Addr, wire.Options{Name: "rmatail-reader"})
 		cancel()
 		if err != nil {
 			p.note("none", err.Error())
@@ -105,7 +107,7 @@ func (p *peer) serve(client *wire.Client, first bool) {
 			}
 		}
 		client.Close()
-		p.note("none", fmt.Sprintf("node %s: %v", p.c.cfg.Server, client.Err()))
+		p.note("none", fmt.Sprintf("node %s: %v", p.node.Name, client.Err()))
 		p.c.pathsChanged()
 	}()
 	timer := time.NewTimer(time.Hour)
@@ -160,7 +162,7 @@ func (p *peer) bury(tries *[FromDurable]attempt) {
 			continue
 		}
 		now, err := time.Now(), a.path.Err()
-		p.c.cfg.Logger.Warn("memory path lost", "node", p.c.cfg.Server, "transport", Source(i).String(), "err", err)
+		p.c.cfg.Logger.Warn("memory path lost", "node", p.node.Name, "transport", Source(i).String(), "err", err)
 		wasSteady := now.Sub(a.since) >= steady
 		if wasSteady {
 			a.backoff.Reset()
@@ -204,7 +206,7 @@ func (p *peer) connect(client *wire.Client, tries *[FromDurable]attempt) {
 		}
 		if err != nil {
 			a.why, a.next = err.Error(), time.Now().Add(a.backoff.Next(p.rng))
-			p.c.cfg.Logger.Debug("memory path not up", "node", p.c.cfg.Server, "transport", s.String(), "err", err)
+			p.c.cfg.Logger.Debug("memory path not up", "node", p.node.Name, "transport", s.String(), "err", err)
 			continue
 		}
 		a.since, a.why = time.Now(), ""
@@ -307,5 +309,5 @@ func (p *peer) note(transport, why string) {
 		level = slog.LevelWarn
 	}
 	p.changed = true
-	p.c.cfg.Logger.Log(p.c.ctx, level, "memory transport", "node", p.c.cfg.Server, "transport", transport, "was", old.transport, "why", why)
+	p.c.cfg.Logger.Log(p.c.ctx, level, "memory transport", "node", p.node.Name, "transport", transport, "was", old.transport, "why", why)
 }

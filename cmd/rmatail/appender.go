@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/producer"
@@ -13,7 +14,7 @@ import (
 // if there is one.
 type dirAppender struct {
 	dir   *durable.Dir
-	cache *producer.RemoteCache // nil: none
+	cache *producer.ReplicaCache // nil: none
 	*producer.Appender
 }
 
@@ -38,7 +39,13 @@ func (c *appendCmd) openDir(p *process) (a *dirAppender, err error) {
 			return d.dir.ReadAt(ctx, c.Shard.String(), pos, b)
 		}}
 	if c.Server != "" {
-		d.cache = producer.NewRemoteCache(func(ctx context.Context) (*wire.Client, error) { return dial(ctx, p, c.Server) })
+		d.cache, err = producer.NewReplicaCache(producer.ReplicaConfig{
+			Source: cluster.Single(c.Server), Store: d.dir, Owner: "rmatail append", Logger: p.quiet,
+			Dial: func(ctx context.Context, n cluster.Node) (*wire.Client, error) { return dial(ctx, p, n.Addr) },
+		})
+		if err != nil {
+			return nil, errors.Join(err, log.Close())
+		}
 		cfg.Cache = d.cache
 	}
 	if d.Appender, err = producer.Open(ctx, cfg); err != nil {

@@ -13,27 +13,6 @@ import (
 	"github.com/rmatail/rmatail/reader"
 )
 
-func TestSizes(t *testing.T) {
-	for text, want := range map[string]size{
-		"0": 0, "65536": 65536, "64KiB": 65536, "64K": 65536, "64kB": 64000, "64KB": 64000, "1.5MiB": 3 << 19,
-		"2 MB": 2e6, "1GiB": 1 << 30, "7B": 7, "1T": 1 << 40,
-	} {
-		var s size
-		if err := s.UnmarshalText([]byte(text)); err != nil || s != want {
-			t.Errorf("%q is %d, %v; want %d", text, s, err, want)
-		}
-		var again size
-		if err := again.UnmarshalText([]byte(s.String())); err != nil || again != s {
-			t.Errorf("%d prints %q, which reads %d, %v", s, s, again, err)
-		}
-	}
-	for _, text := range []string{"", "x", "-1", "64QiB", "1e30", "KiB", "9999999TiB", "NaN", "Inf"} {
-		if err := new(size).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q was taken", text)
-		}
-	}
-}
-
 func TestExitCodesAndWhatToDo(t *testing.T) {
 	for _, c := range []struct {
 		err  error
