@@ -34,7 +34,9 @@ func (c *appendCmd) openDir(p *process) (a *dirAppender, err error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := producer.Config{Shard: c.Shard.Shard, Log: log, Logger: p.quiet,
+	cfg := producer.Config{Shard: c.Shard.Shard, Log: log, Logger: p.log, WaitForSpace: c.RetryFor,
+		// The input comes in batches already.
+		Limits: producer.Limits{QueueBytes: int(c.InFlight), BatchBytes: durable.MaxAppend, Linger: -1},
 		ReadTail: func(ctx context.Context, pos uint64, b []byte) (int, error) {
 			return d.dir.ReadAt(ctx, c.Shard.String(), pos, b)
 		}}
@@ -52,14 +54,6 @@ func (c *appendCmd) openDir(p *process) (a *dirAppender, err error) {
 		return nil, errors.Join(err, log.Close())
 	}
 	return d, nil
-}
-
-func (a *dirAppender) append(ctx context.Context, p []byte) (pos, end uint64, err error) {
-	ack, err := a.Appender.Append(ctx, p)
-	if err == nil {
-		pos, err = ack.Wait(ctx)
-	}
-	return pos, pos + uint64(len(p)), err
 }
 
 func (a *dirAppender) seal(ctx context.Context) error { return a.Appender.Seal(ctx) }
