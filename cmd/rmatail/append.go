@@ -31,11 +31,11 @@ type appendCmd struct {
 	Linger     time.Duration `help:"How long an append waits for more input." default:"2ms" placeholder:"TIME"`
 	Partial    time.Duration `name:"partial-timeout" help:"With --follow: append an unfinished last line after so long without its end. 0s: never." default:"10s" placeholder:"TIME"`
 	RotateWait time.Duration `help:"With --follow: a file that was renamed has ended when nothing has come for so long. What is written to it later is not seen." default:"2s" placeholder:"TIME"`
-	InFlight   size          `help:"How many bytes may be on their way to the node at once, in several appends (up to 6MiB). 1B: one append at a time; use that when several processes append to the shard." default:"4MiB" placeholder:"SIZE"`
+	InFlight   size          `help:"How many bytes may be on their way to the node at once, in several appends, or with --dir wait for the flush before them (up to 6MiB). 1B: one append at a time; use that when several processes append to the shard." default:"4MiB" placeholder:"SIZE"`
 	Rate       size          `help:"Append at most so many bytes a second, on average. Default: as fast as it goes." placeholder:"SIZE"`
 	WhenFull   overflow      `help:"What happens to standard input that comes faster than it is appended: block (its writer waits), drop-newest or drop-oldest, by whole appends. What is dropped is counted, and the exit code is 1." default:"block" placeholder:"NAME"`
 	Queue      size          `help:"How much of the input waits before it is dropped." default:"16MiB" placeholder:"SIZE"`
-	RetryFor   time.Duration `help:"How long to try again when the node is away, or full. Nothing is appended twice." default:"30s" placeholder:"TIME"`
+	RetryFor   time.Duration `help:"How long to try again when the node is away, or the disk full. Nothing is appended twice." default:"30s" placeholder:"TIME"`
 	JSON       bool          `name:"json" help:"Summary as one JSON object on standard output."`
 }
 

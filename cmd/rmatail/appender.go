@@ -37,7 +37,9 @@ func (c *appendCmd) openDir(p *process, dir string, source cluster.Source) (a *d
 	if err != nil {
 		return nil, err
 	}
-	cfg := producer.Config{Shard: c.Shard.Shard, Log: log, Logger: p.quiet,
+	cfg := producer.Config{Shard: c.Shard.Shard, Log: log, Logger: p.log, WaitForSpace: c.RetryFor,
+		// The input comes in batches already.
+		Limits: producer.Limits{QueueBytes: int(c.InFlight), BatchBytes: durable.MaxAppend, Linger: -1},
 		ReadTail: func(ctx context.Context, pos uint64, b []byte) (int, error) {
 			return d.dir.ReadAt(ctx, c.Shard.String(), pos, b)
 		}}
@@ -64,14 +66,6 @@ func writerName() string {
 		host = "unknown host"
 	}
 	return fmt.Sprintf("append %.40s:%d", host, os.Getpid())
-}
-
-func (a *dirAppender) append(ctx context.Context, p []byte) (pos, end uint64, err error) {
-	ack, err := a.Appender.Append(ctx, p)
-	if err == nil {
-		pos, err = ack.Wait(ctx)
-	}
-	return pos, pos + uint64(len(p)), err
 }
 
 func (a *dirAppender) seal(ctx context.Context) error { return a.Appender.Seal(ctx) }
