@@ -61,6 +61,14 @@ func newFeed(shard layout.Shard, s sink, seed uint64) *feed {
 	return f
 }
 
+// timed returns the feed if it knows when its records were appended.
+func (f *feed) timed() *feed {
+	if f.sink == nil {
+		return nil
+	}
+	return f
+}
+
 // run appends until ctx ends; the record on its way is brought to its end.
 func (f *feed) run(ctx context.Context) {
 	timer := time.NewTimer(0)
@@ -90,6 +98,11 @@ func (f *feed) one() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	end, err := f.sink.append(ctx, pos, p)
+	var refused *wire.Error
+	if errors.As(err, &refused) && refused.Status == wire.StatusOffset && refused.Arg0 > pos {
+		f.acked.Store(refused.Arg0) // an append that was given up has come through
+		return
+	}
 	if err != nil {
 		f.errs.Add(1)
 		f.mu.Lock()
@@ -158,9 +171,8 @@ func (s *appenderSink) append(ctx context.Context, pos uint64, p []byte) (uint64
 	if err == nil {
 		return pos + uint64(len(p)), nil
 	}
-	var refused *wire.Error
-	if errors.As(err, &refused) && refused.Status == wire.StatusOffset && !errors.Is(err, producer.ErrFenced) {
-		return refused.Arg0, nil // an append that was given up has come through
+	if errors.Is(err, wire.ErrOffset) && !errors.Is(err, producer.ErrFenced) {
+		return 0, err // it goes on
 	}
 	s.ends.Add(1)
 	return 0, errors.Join(err, s.close())
@@ -193,14 +205,10 @@ func (s *nodeSink) append(ctx context.Context, pos uint64, p []byte) (uint64, er
 		s.c = c
 	}
 	_, end, err := durable.NewRemote(s.c).Append(ctx, s.shard.String(), pos, p)
-	var refused *wire.Error
-	if errors.As(err, &refused) && refused.Status == wire.StatusOffset && refused.Arg0 > pos {
-		return refused.Arg0, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, wire.ErrOffset) {
 		return 0, errors.Join(err, s.close())
 	}
-	return end, nil
+	return end, err
 }
 
 func (s *nodeSink) close() error {

@@ -23,18 +23,21 @@ import (
 
 // siteConfig is what the scenarios vary.
 type siteConfig struct {
-	nodes, partial int // full nodes, partial ones on top
-	arena          uint64
+	full, partial int // nodes
+	arena         uint64
 	// ownsStore makes the first node own the durable directory, take the appends and
 	// mirror them; else the appenders are in this process.
 	ownsStore bool
 	shards    int // 2
+	// elsewhere: the producers are the test's matter.
+	elsewhere bool
 	seed      uint64
 }
 
 // site is a cluster of real nodes with producers and readers, and networks between
 // them that can be broken: one for the writers and one for the readers of each node.
 type site struct {
+	siteConfig
 	t      testing.TB
 	dir    string
 	store  *durable.Dir
@@ -48,17 +51,18 @@ type site struct {
 	tcp    *reader.Cluster // over the readers' networks
 	began  time.Time
 	faults map[string]int
+
 	feeding, reading struct {
+		ctx context.Context
 		context.CancelFunc
 		sync.WaitGroup
 	}
-	durableRate int64
 }
 
 // durableRate is the limiter's cap of each process of readers, bytes a second.
 const durableRate = 8 << 20
 
-// poisonTime bounds the wait for readers to have everything once faults end.
+// catchUp bounds the wait for readers to have everything once faults end.
 const catchUp = 30 * time.Second
 
 func newSite(t testing.TB, c siteConfig) *site {
@@ -68,16 +72,16 @@ func newSite(t testing.TB, c siteConfig) *site {
 	if c.arena == 0 {
 		c.arena = 16 << 20
 	}
-	s := &site{t: t, dir: t.TempDir(), faults: map[string]int{}, began: time.Now()}
+	s := &site{t: t, siteConfig: c, dir: t.TempDir(), faults: map[string]int{}, began: time.Now()}
 	sockets, err := os.MkdirTemp("", "chaos") // t's own is too long a path for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(sockets) })
-	for i := range c.nodes + c.partial {
+	for i := range c.full + c.partial {
 		n := &node{t: t, nodeSpec: nodeSpec{Name: string(rune('a' + i)), Listen: freeAddr(t), Arena: c.arena}}
 		n.Socket = filepath.Join(sockets, n.Name)
-		if i >= c.nodes { // a partial replica has less room
+		if i >= c.full { // a partial replica has less room
 			n.Arena = max(c.arena/4, 2<<20)
 		}
 		s.nodes = append(s.nodes, n)
@@ -86,14 +90,15 @@ func newSite(t testing.TB, c siteConfig) *site {
 	if c.ownsStore {
 		s.nodes[0].Dir = s.dir
 	}
-	written := s.described(c, func(i int) string { return s.write[i].addr() })
+	written := s.described(func(i int) string { return s.write[i].addr() })
 	for _, n := range s.nodes {
 		n.Cluster = written
 		n.start()
 		t.Cleanup(n.kill)
 	}
-	s.produce(c, written)
-	s.follow(c)
+	if s.produce(written); !c.elsewhere {
+		s.follow()
+	}
 	return s
 }
 
@@ -108,16 +113,16 @@ func freeAddr(t testing.TB) string {
 }
 
 // described is the cluster as seen through some network.
-func (s *site) described(c siteConfig, addr func(i int) string) cluster.Description {
+func (s *site) described(addr func(i int) string) cluster.Description {
 	var d cluster.Description
 	for i, n := range s.nodes {
 		roles := cluster.Data | cluster.Metadata
-		if i >= c.nodes {
+		if i >= len(s.nodes)-s.partial {
 			roles = cluster.Data
 		}
-		d.Nodes = append(d.Nodes, cluster.Node{Name: n.Name, Addr: addr(i), Roles: roles, Weight: 1, Partial: i >= c.nodes})
+		d.Nodes = append(d.Nodes, cluster.Node{Name: n.Name, Addr: addr(i), Roles: roles, Weight: 1, Partial: i >= len(s.nodes)-s.partial})
 	}
-	if d.Store.Dir = s.dir; c.ownsStore {
+	if d.Store.Dir = s.dir; s.ownsStore {
 		d.Store = cluster.Store{Node: s.nodes[0].Name}
 	}
 	return d
@@ -136,10 +141,16 @@ func logger() *slog.Logger {
 }
 
 // produce opens the producers, and appends a first record to each shard.
-func (s *site) produce(c siteConfig, d cluster.Description) {
+func (s *site) produce(d cluster.Description) {
 	t := s.t
 	var err error
-	if !c.ownsStore {
+	if s.elsewhere {
+		for i := range s.shards {
+			s.feeds = append(s.feeds, &feed{shard: layout.Shard{Stream: "chaos", Number: uint32(i)}})
+		}
+		return
+	}
+	if !s.ownsStore {
 		if s.store, err = durable.Open(s.dir, durable.Options{Policy: durable.Never}); err != nil {
 			t.Fatal(err)
 		}
@@ -150,13 +161,15 @@ func (s *site) produce(c siteConfig, d cluster.Description) {
 		}
 		t.Cleanup(func() { s.cache.Close() })
 	}
-	for i := range c.shards {
+	for i := range s.shards {
 		shard := layout.Shard{Stream: "chaos", Number: uint32(i)}
 		var k sink = &nodeSink{addr: s.nodes[0].Listen, shard: shard}
-		if !c.ownsStore {
-			k = &appenderSink{open: func(ctx context.Context) (*producer.Appender, error) { return openAppender(ctx, s.store, shard, s.cache) }}
+		if !s.ownsStore {
+			k = &appenderSink{open: func(ctx context.Context) (*producer.Appender, error) {
+				return openAppender(ctx, s.store, shard, s.cache)
+			}}
 		}
-		f := newFeed(shard, k, c.seed)
+		f := newFeed(shard, k, s.seed)
 		if f.one(); f.errs.Load() > 0 {
 			t.Fatal(f.lastErr())
 		}
@@ -176,7 +189,9 @@ func openAppender(ctx context.Context, store *durable.Dir, shard layout.Shard, c
 		return nil, err
 	}
 	a, err := producer.Open(ctx, producer.Config{Shard: shard, Log: log, Cache: cache, Logger: logger(),
-		ReadTail: func(ctx context.Context, pos uint64, p []byte) (int, error) { return store.ReadAt(ctx, shard.String(), pos, p) }})
+		ReadTail: func(ctx context.Context, pos uint64, p []byte) (int, error) {
+			return store.ReadAt(ctx, shard.String(), pos, p)
+		}})
 	if err != nil {
 		log.Close()
 	}
@@ -184,7 +199,11 @@ func openAppender(ctx context.Context, store *durable.Dir, shard layout.Shard, c
 }
 
 func (s *site) stopFeeding() {
+	if s.feeding.CancelFunc == nil {
+		return
+	}
 	s.feeding.CancelFunc()
+	s.feeding.CancelFunc = nil
 	s.feeding.Wait()
 	for _, f := range s.feeds {
 		if err := f.sink.close(); err != nil && f.errs.Load() == 0 {
@@ -193,28 +212,28 @@ func (s *site) stopFeeding() {
 	}
 }
 
-// follow opens a reader of each shard over each transport.
-func (s *site) follow(c siteConfig) {
-	s.shm = s.readers(reader.Config{Transport: reader.SHM, Cluster: s.source(s.described(c, func(i int) string { return s.nodes[i].Listen }))}, c)
-	s.tcp = s.readers(reader.Config{Transport: reader.TCP, Cluster: s.source(s.described(c, func(i int) string { return s.read[i].addr() }))}, c)
-	ctx, cancel := context.WithCancel(context.Background())
-	s.reading.CancelFunc = cancel
-	s.t.Cleanup(s.stopReading)
-	for _, x := range s.tails {
-		s.reading.Go(func() { x.run(ctx) })
+// follow opens a reader of each shard over each transport, from its beginning.
+func (s *site) follow() {
+	if s.reading.CancelFunc == nil {
+		s.reading.ctx, s.reading.CancelFunc = context.WithCancel(context.Background())
+		s.t.Cleanup(s.stopReading)
 	}
+	s.shm = s.readers(reader.Config{Transport: reader.SHM, Cluster: s.source(s.described(func(i int) string { return s.nodes[i].Listen }))})
+	s.tcp = s.readers(reader.Config{Transport: reader.TCP, Cluster: s.source(s.described(func(i int) string { return s.read[i].addr() }))})
 }
 
 func (s *site) stopReading() {
-	s.reading.CancelFunc()
+	if s.reading.CancelFunc != nil {
+		s.reading.CancelFunc()
+	}
 	s.reading.Wait()
 }
 
-func (s *site) readers(cfg reader.Config, c siteConfig) *reader.Cluster {
+func (s *site) readers(cfg reader.Config) *reader.Cluster {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	cfg.DurableBytesPerSecond, cfg.Logger = durableRate, logger()
-	if !c.ownsStore {
+	if !s.ownsStore {
 		cfg.Dir = s.dir
 	}
 	all, err := reader.Open(ctx, cfg)
@@ -228,7 +247,9 @@ func (s *site) readers(cfg reader.Config, c siteConfig) *reader.Cluster {
 			s.t.Fatal(err)
 		}
 		s.t.Cleanup(func() { r.Close() })
-		s.tails = append(s.tails, &tailer{name: fmt.Sprintf("%v reader of %v", cfg.Transport, f.shard), shard: f.shard, feed: f, r: r})
+		x := &tailer{name: fmt.Sprintf("%v reader of %v", cfg.Transport, f.shard), shard: f.shard, feed: f.timed(), r: r}
+		s.tails = append(s.tails, x)
+		s.reading.Go(func() { x.run(s.reading.ctx) })
 	}
 	return all
 }
