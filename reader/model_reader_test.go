@@ -3,236 +3,311 @@ package reader
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
 )
 
-// modelReader follows the shard. What it knows of the shard is the real follow,
-// what is missing for how long the real lagQueue.
+// modelReader follows the shard. What decides is the real thing: tail what to do
+// next, reach and laggards and choose whom to ask, path how long a node rests after
+// a failure, follow what is known of the shard. The rest of a Reader, which posts
+// and waits, is this.
 type modelReader struct {
 	w    *world
 	f    *follow
-	pos  int
-	lag  lagQueue
+	tail tail
+	ro   *roster
+	here reach
+	late laggards
 	last Source // of the last delivery
+
+	tries   []*try  // under way
+	race    verdict // of those that have ended
+	kind    raceKind
+	startAt time.Time // of the race
 
 	polled   int // the page request under way; 0: none
 	polledAt time.Time
 	pollTo   int // the replica it went to
 	turn     int
-	absent   int      // replicas in a row that had no page
-	beats    []uint64 // of the replicas, as last seen
+	absent   int // replicas in a row that had no page
 	beat     uint64
-	blind    bool
-	rests    []time.Time // of nodes
-	tries    []*try      // under way: the first and its hedge
-	holes    []int       // nodes that had nothing at pos
-	memoryAt time.Time
-	storeAt  time.Time
 }
+
+type raceKind int
+
+const (
+	relaxed raceKind = iota
+	hedged
+	quorum
+)
 
 // try is a read of one replica.
 type try struct {
 	node, id int
 	at       time.Time
-	pos      int
 	pub      published
+	partial  bool
 }
 
 const (
 	modelHedge       = 30 * time.Millisecond
 	modelReadTimeout = 250 * time.Millisecond
-	modelRest        = 200 * time.Millisecond
-	modelDelay       = time.Second
 )
 
+// noMemory stands for a connection: the model's messages go elsewhere.
+type noMemory struct{ memory }
+
+func (noMemory) Lost() <-chan struct{} { return nil }
+
 func newModelReader(w *world) *modelReader {
-	return &modelReader{w: w, f: newFollow(w.shard, modelIncarnation), rests: make([]time.Time, len(w.nodes)), turn: w.choose(3, "turn"), beats: make([]uint64, len(w.nodes))}
+	r := &modelReader{w: w, f: newFollow(w.shard, modelIncarnation), ro: &roster{view: w.view}, turn: w.choose(3, "turn")}
+	for _, n := range w.view.Nodes {
+		p := &peer{name: n.Name}
+		p.live.Store(&[]*path{{memory: noMemory{}, peer: p, source: FromTCP, born: t0}})
+		r.ro.peers = append(r.ro.peers, p)
+	}
+	r.seek()
+	return r
 }
 
 func (r *modelReader) side() side    { return ofReaders }
-func (r *modelReader) position() int { return r.pos }
+func (r *modelReader) position() int { return int(r.tail.pos) }
+
+func (r *modelReader) path(node int) *path { return (*r.ro.peers[node].live.Load())[0] }
 
 func (r *modelReader) String() string {
-	v, _ := r.f.view(r.w.now, 1, r.blind)
-	return fmt.Sprintf("reader at %d, length %d, stored %d, blind %v, holes %v, %d tries, lag %v", r.pos, v.length, v.stored, r.blind, r.holes, len(r.tries), r.lag.seen)
+	v, _ := r.look()
+	return fmt.Sprintf("reader at %d, length %d, stored %d, %d replicas, %d tries, %+v", r.tail.pos, v.length, v.stored, v.replicas, len(r.tries), r.tail)
+}
+
+// look is Reader.look.
+func (r *modelReader) look() (view, published) {
+	r.here.find(r.ro, r.w.hash, r.tail.pos/modelExtent, r.w.now)
+	blind := true
+	for _, n := range r.w.page.All() {
+		blind = blind && !r.ro.peers[n].up(r.w.now)
+	}
+	v, pub := r.f.view(r.w.now, blind)
+	v.paths, v.replicas, v.backAt = r.here.paths, r.here.full, r.here.backAt
+	return v, pub
 }
 
 // seek goes back to the shard's beginning.
 func (r *modelReader) seek() {
-	r.pos, r.lag, r.tries, r.holes, r.memoryAt = 0, lagQueue{}, nil, nil, time.Time{}
+	r.tail.delay = time.Second
+	r.tail.seek(0, uint64(len(r.w.store.log)))
+	r.tries = nil
 }
 
-// poll asks one replica of the length page, any.
+// poll asks one replica of the length page.
 func (r *modelReader) poll() {
 	if r.polled != 0 {
 		if r.w.now.Sub(r.polledAt) < modelReadTimeout {
 			return
 		}
-		r.rest(r.pollTo)
+		r.path(r.pollTo).failed(r.w.now, os.ErrDeadlineExceeded)
 		r.polled = 0
 	}
-	all := slices.Clone(r.w.page.All())
-	up := slices.DeleteFunc(all, func(n uint16) bool { return r.w.now.Before(r.rests[n]) })
-	if r.blind = len(up) == 0; r.blind {
-		return
+	all := r.w.page.All()
+	for range all {
+		r.turn++ // the real choice is random: in turn is as fair, and cannot be unlucky for ever
+		if n := int(all[r.turn%len(all)]); r.ro.peers[n].up(r.w.now) {
+			r.pollTo, r.polledAt = n, r.w.now
+			r.polled = r.w.send(r, n, pageRequest{})
+			return
+		}
 	}
-	r.turn++ // the real choice is random: in turn is as fair, and cannot be unlucky for ever
-	r.pollTo = int(up[r.turn%len(up)])
-	r.polled, r.polledAt = r.w.send(r, r.pollTo, pageRequest{}), r.w.now
 }
 
-// step is one decision.
+// step is one turn of Reader.advance.
 func (r *modelReader) step() {
 	w := r.w
-	for i := 0; i < len(r.tries); {
-		if t := r.tries[i]; w.now.Sub(t.at) >= modelReadTimeout {
-			r.rest(t.node)
-			r.tries = slices.Delete(r.tries, i, i+1)
-			continue
+	for _, t := range slices.Clone(r.tries) {
+		if w.now.Sub(t.at) >= modelReadTimeout {
+			r.ended(t, r.path(t.node).failed(w.now, os.ErrDeadlineExceeded))
 		}
-		i++
 	}
-	v, pub := r.f.view(w.now, 1, r.blind)
-	end := max(v.length, v.stored)
-	r.lag.delivered(uint64(r.pos))
-	if end > uint64(r.pos) {
-		r.lag.observe(w.now, end)
-	}
-	switch due := r.lag.dueAt(modelDelay); {
-	case uint64(r.pos) < v.length && len(r.tries) > 0:
-		if len(r.tries) == 1 && w.now.Sub(r.tries[0].at) >= modelHedge {
-			r.read(pub, r.tries[0].node)
+	if len(r.tries) > 0 {
+		if r.kind == relaxed && w.now.Sub(r.startAt) >= modelHedge {
+			r.hedge()
 		}
 		return
-	case uint64(r.pos) < v.length && !w.now.Before(r.memoryAt) && r.read(pub, -1):
-		return
-	case w.now.Before(r.storeAt) || w.broken == neverDurable:
-	case uint64(r.pos) < v.length && r.cold(), !due.IsZero() && !w.now.Before(due):
-		r.durable(int(end))
-		return
 	}
-	if !v.statAt.IsZero() && !w.now.Before(v.statAt) && r.f.claimStat(w.now, r.blind) && !w.store.away {
-		r.f.info(durable.Info{Incarnation: modelIncarnation, Length: uint64(len(w.store.log))})
+	v, pub := r.look()
+	switch a := r.tail.next(v); a.kind {
+	case doRead:
+		r.begin(relaxed)
+		if i := r.here.pick(a.whom, a.path, -1, &r.late, w.now, 1, uint64(w.choose(60, "replica"))); i >= 0 {
+			r.ask(i, pub)
+		}
+	case doQuorum:
+		r.begin(quorum)
+		for i := range r.here.full {
+			r.ask(i, pub)
+		}
+	case doDurable:
+		r.durable(a)
+	case doStat:
+		if w.broken != neverDurable && r.f.claimStat(w.now, v.blind) && !w.store.away {
+			r.f.info(durable.Info{Incarnation: modelIncarnation, Length: uint64(len(w.store.log))})
+		}
 	}
 }
 
-// read asks a replica of the extent at pos that is not yet known to lack it.
-func (r *modelReader) read(pub published, not int) bool {
-	set := r.w.extent(uint64(r.pos / modelExtent))
-	var may []int
-	for _, n := range set.All() {
-		if int(n) != not && !slices.Contains(r.holes, int(n)) && !r.w.now.Before(r.rests[n]) {
-			may = append(may, int(n))
-		}
-	}
-	if len(may) == 0 || r.w.broken == coldAfterOneHole && len(r.holes) > 0 {
-		return false
-	}
-	node := may[r.w.choose(len(may), "replica")]
-	id := r.w.send(r, node, readRequest{uint64(r.pos / modelExtent)})
-	r.tries = append(r.tries, &try{node, id, r.w.now, r.pos, pub})
-	return true
+func (r *modelReader) begin(k raceKind) { r.kind, r.race, r.startAt = k, verdict{}, r.w.now }
+
+func (r *modelReader) ask(i int, pub published) {
+	rep := &r.here.replicas[i]
+	id := r.w.send(r, int(rep.node), readRequest{r.tail.pos / modelExtent})
+	r.tries = append(r.tries, &try{int(rep.node), id, r.w.now, pub, rep.partial})
 }
 
-// cold says whether every full replica that can be reached lacks what is at pos.
-func (r *modelReader) cold() bool {
-	if len(r.holes) == 0 {
-		return false
-	}
-	for _, n := range r.w.extent(uint64(r.pos / modelExtent)).Full() {
-		if !slices.Contains(r.holes, int(n)) && !r.w.now.Before(r.rests[n]) {
-			return r.w.broken == coldAfterOneHole
+// hedge is Reader.hedge.
+func (r *modelReader) hedge() {
+	r.kind = hedged
+	first := r.tries[0]
+	r.look()
+	but, others := -1, r.here.full
+	for i := range r.here.replicas {
+		if int(r.here.replicas[i].node) == first.node {
+			but = i
+			if i < r.here.full {
+				others--
+			}
 		}
 	}
-	return true
+	who := anyReplica
+	if others > 0 {
+		who = fullReplica
+	}
+	if i := r.here.pick(who, 0, but, &r.late, r.w.now, 1, uint64(r.w.choose(60, "hedge"))); i >= 0 && i != but {
+		r.ask(i, first.pub)
+	}
 }
 
-func (r *modelReader) durable(end int) {
+// ended takes that a try has brought nothing, and when it was the last one what
+// they mean together.
+func (r *modelReader) ended(t *try, why reason) {
+	r.tries = slices.DeleteFunc(r.tries, func(x *try) bool { return x == t })
+	lacks := why == reasonHole || why == reasonShort
+	if lacks {
+		r.late.lacked(r.ro.peers[t.node], r.w.now)
+	}
+	if lacks && t.partial {
+		r.tail.partialMissed()
+		r.race.partial++
+	} else {
+		r.race.add(why)
+	}
+	if lacks && r.w.broken == coldAfterOneHole {
+		r.tail.cold, r.tries = true, nil
+		return
+	}
+	if len(r.tries) > 0 {
+		return
+	}
+	v, _ := r.look()
+	switch {
+	case r.kind == quorum:
+		r.tail.quorumFailed(v, r.race.why(), r.race.holes)
+	case r.race != verdict{partial: r.race.partial}:
+		r.tail.failed(v, r.race.why())
+	}
+}
+
+func (r *modelReader) durable(a action) {
 	w := r.w
-	if w.store.away {
-		r.storeAt = w.now.Add(50 * time.Millisecond)
-		return
-	}
 	if w.noDurable {
-		w.fail("the store is read at %d of %d: %v", r.pos, end, r)
+		w.fail("the store is read from %d to %d: %v", a.from, a.to, r)
 	}
-	if end = min(end, len(w.store.log)); end > r.pos {
-		r.deliver(w.store.log[r.pos:end], FromDurable)
-	}
-}
-
-// entry takes a shard entry of one replica. Only a beat that is new to that replica
-// is a sign of life: replicas that were left behind differ for ever.
-func (r *modelReader) entry(node int, e layout.Entry) {
-	if e.HeartbeatMS != r.beats[node] || r.w.broken == anyBeat {
-		r.beats[node] = e.HeartbeatMS
-		r.beat++
-	}
-	if r.w.broken != anyBeat {
-		e.HeartbeatMS = r.beat
-	}
-	r.f.entry(e.Seal(r.w.hash), r.w.now)
-}
-
-func (r *modelReader) rest(node int) { r.rests[node] = r.w.now.Add(modelRest) }
-
-func (r *modelReader) take(node, id int, body any) {
-	if page, ok := body.(pageReply); ok && id == r.polled {
-		r.polled = 0
-		if page.entry.Incarnation != 0 {
-			r.entry(node, page.entry)
-			r.absent = 0
-		} else if r.absent++; r.absent < len(r.w.page.All()) {
-			r.poll() // an absent page is asked for elsewhere, at once
-		} else {
-			r.absent = 0
-		}
+	end := min(int(a.to), len(w.store.log))
+	if w.store.away || w.broken == neverDurable || end <= int(r.tail.pos) {
+		r.tail.durableFailed(w.now)
 		return
 	}
+	r.deliver(w.store.log[r.tail.pos:end], FromDurable)
+}
+
+// take is the answer to a request.
+func (r *modelReader) take(node, id int, body any) {
+	via := r.path(node)
 	if id == r.polled {
 		r.polled = 0
-		r.rest(node)
+		if page, ok := body.(pageReply); ok {
+			via.worked()
+			r.entry(node, page.entry)
+		} else {
+			via.failed(r.w.now, syscall.ECONNRESET)
+		}
 		return
 	}
 	i := slices.IndexFunc(r.tries, func(t *try) bool { return t.id == id })
 	if i < 0 {
-		return
+		return // it has lost its race
 	}
 	t := r.tries[i]
-	r.tries = slices.Delete(r.tries, i, i+1)
 	got, ok := body.(readReply)
-	switch {
-	case !ok:
-		r.rest(node)
-	case t.pos != r.pos: // the hedge was faster
-	default:
-		if data, torn := r.prove(t, got); len(data) > 0 {
-			r.tries = nil
-			r.deliver(data, FromTCP)
-		} else if torn {
-			r.memoryAt = r.w.now.Add(2 * time.Millisecond)
-		} else {
-			r.holes = append(r.holes, node)
+	if !ok {
+		r.ended(t, via.failed(r.w.now, syscall.ECONNRESET))
+		return
+	}
+	data, why := r.prove(t, got)
+	if len(data) == 0 {
+		r.ended(t, why)
+		return
+	}
+	r.tries = nil
+	via.worked()
+	r.late.served(r.ro.peers[node])
+	r.deliver(data, FromTCP)
+}
+
+// entry takes a shard entry of one replica. An absent page is asked for elsewhere,
+// at once.
+func (r *modelReader) entry(node int, e layout.Entry) {
+	if e.Incarnation == 0 {
+		bits, reachable := uint64(0), uint64(0)
+		for i, n := range r.w.page.All() {
+			if int(n) == node {
+				bits |= 1 << i
+			}
+			if r.ro.peers[n].up(r.w.now) {
+				reachable |= 1 << i
+			}
 		}
+		r.f.missed(bits, reachable)
+		if r.absent++; r.absent < len(r.w.page.All()) {
+			r.poll()
+			return
+		}
+		r.absent = 0
+		return
+	}
+	r.absent = 0
+	r.f.entry(e, r.w.now)
+	if r.w.broken == anyBeat && e.HeartbeatMS != r.beat {
+		r.beat = e.HeartbeatMS
+		r.f.mu.beatAt = r.w.now
 	}
 }
 
-// prove returns the leading bytes from the try's position on that a CRC covers.
-func (r *modelReader) prove(t *try, got readReply) (data []byte, torn bool) {
+// prove returns the leading bytes from the position on that a CRC covers.
+func (r *modelReader) prove(t *try, got readReply) (data []byte, why reason) {
 	if got.hole {
-		return nil, false
+		return nil, reasonHole
 	}
-	length := int(t.pub.length)
-	for pos := t.pos; pos < length && pos/modelExtent == t.pos/modelExtent; {
+	pos, length := r.position(), int(t.pub.length)
+	for first := pos; pos < length && pos/modelExtent == first/modelExtent; {
 		chunk := pos / modelChunk
 		start, end := chunk*modelChunk, min((chunk+1)*modelChunk, length)
 		c := got.chunks[chunk%len(got.chunks)]
 		if len(c.data) < end-start {
-			return data, false
+			return data, reasonShort
 		}
 		prefix := c.data[:end-start]
 		right := c.valid == modelChunk && r.w.crc(uint64(chunk), prefix) == c.crc
@@ -240,21 +315,21 @@ func (r *modelReader) prove(t *try, got readReply) (data []byte, torn bool) {
 			right = r.w.crc(uint64(chunk), prefix) == t.pub.tailCRC
 		}
 		if !right && r.w.broken != unprovenBytes {
-			return data, true
+			return data, reasonTorn
 		}
 		data = append(data, prefix[pos-start:]...)
 		pos = end
 	}
-	return data, false
+	return data, proven
 }
 
 // deliver hands bytes out: each must be the one that was appended there.
 func (r *modelReader) deliver(data []byte, from Source) {
-	log := r.w.store.log
-	if end := r.pos + len(data); end > len(log) || !bytes.Equal(data, log[r.pos:end]) {
-		r.w.fail("delivered %v at %d from %v, appended was %v", data, r.pos, from, log[r.pos:min(end, len(log))])
+	log, pos := r.w.store.log, r.position()
+	if end := pos + len(data); end > len(log) || !bytes.Equal(data, log[pos:end]) {
+		r.w.fail("delivered %v at %d from %v, appended was %v", data, pos, from, log[pos:min(end, len(log))])
 	}
-	r.pos += len(data)
+	r.tail.delivered(len(data), from)
 	r.w.by[from] += len(data)
-	r.last, r.holes, r.memoryAt = from, nil, time.Time{}
+	r.last = from
 }
