@@ -90,7 +90,11 @@ type node struct {
 
 func (n *node) start() {
 	n.t.Helper()
-	p, err := start("node", n.nodeSpec, n.netns)
+	var prefix []string
+	if n.netns != "" {
+		prefix = []string{"ip", "netns", "exec", n.netns}
+	}
+	p, err := start("node", n.nodeSpec, prefix...)
 	if err != nil {
 		n.t.Fatal(err)
 	}

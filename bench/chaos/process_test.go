@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,16 +20,13 @@ type process struct {
 	out *bufio.Reader
 }
 
-// start runs a role; netns, if any, names the network namespace it runs in.
-func start(role string, spec any, netns string) (*process, error) {
+// start runs a role, by a command that runs another one if there is a prefix.
+func start(role string, spec any, prefix ...string) (*process, error) {
 	b, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err
 	}
-	args := []string{os.Args[0]}
-	if netns != "" {
-		args = append([]string{"ip", "netns", "exec", netns}, args...)
-	}
+	args := append(slices.Clone(prefix), os.Args[0])
 	p := &process{cmd: exec.Command(args[0], args[1:]...)}
 	p.cmd.Env = append(os.Environ(), roleEnv+"="+role, specEnv+"="+string(b))
 	p.cmd.Stderr = os.Stderr

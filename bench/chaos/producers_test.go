@@ -153,7 +153,7 @@ func (c dyingCache) Publish(p layout.Publication) error {
 // it has ended, or is done.
 func (s *site) runProducer(f *feed, die stage, records int, seed uint64) *process {
 	s.t.Helper()
-	p, err := start("producer", producerSpec{Dir: s.dir, Cluster: s.nodes[0].Cluster, Shard: f.shard, Records: records, Die: die, Seed: seed}, "")
+	p, err := start("producer", producerSpec{Dir: s.dir, Cluster: s.nodes[0].Cluster, Shard: f.shard, Records: records, Die: die, Seed: seed})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func (s *site) runProducer(f *feed, die stage, records int, seed uint64) *proces
 			s.t.Fatalf("the producer said %q", line)
 		}
 		f.acked.Store(end)
-		if s.shm == nil {
+		if s.direct == nil {
 			s.follow() // now that there is a shard
 		}
 	}
@@ -277,7 +277,7 @@ func TestRealChaosTwoProducers(t *testing.T) {
 	var turn, acks sync.Mutex
 	var acked uint64
 	fights := map[string]int{}
-	ctx, stop := context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 4*time.Second)
 	defer stop()
 	var both sync.WaitGroup
 	first := log.Info().Length

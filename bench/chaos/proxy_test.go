@@ -19,6 +19,13 @@ type link struct {
 	cut bool
 }
 
+// network is what lies between some processes and one node.
+type network interface {
+	addr() string // at which those processes reach the node
+	set(link)     // makes it another network
+	reset()       // ends all connections
+}
+
 // retransmission is how long a lost packet holds up a connection: the least
 // retransmission timeout of Linux.
 const retransmission = 200 * time.Millisecond

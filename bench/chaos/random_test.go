@@ -17,10 +17,10 @@ type chance struct {
 	ends map[int]func()
 }
 
-// TestRealChaosRandom breaks things at random: RMATAIL_CHAOS_FOR (8 s) long, by
+// TestRealChaosRandom breaks things at random: RMATAIL_CHAOS_FOR (6 s) long, by
 // RMATAIL_CHAOS_SEED (random).
 func TestRealChaosRandom(t *testing.T) {
-	long, seed := 8*time.Second, rand.Uint64()>>1
+	long, seed := 6*time.Second, rand.Uint64()>>1
 	var err error
 	if s := os.Getenv("RMATAIL_CHAOS_FOR"); s != "" {
 		if long, err = time.ParseDuration(s); err != nil {
@@ -35,13 +35,15 @@ func TestRealChaosRandom(t *testing.T) {
 	t.Logf("report: random chaos for %v: RMATAIL_CHAOS_SEED=%d", long, seed)
 	c := &chance{site: newSite(t, siteConfig{full: 5, partial: 1, shards: 3, seed: seed}), rng: rand.New(rand.NewPCG(seed, 31)), ends: map[int]func(){}}
 	c.site.pass(time.Second)
-	begun := time.Now()
-	for end := begun.Add(long); time.Now().Before(end); {
+	for end := time.Now().Add(long); time.Now().Before(end); {
 		c.event()
 		c.site.pass(time.Duration(50+c.rng.IntN(900)) * time.Millisecond)
 		if c.rng.IntN(12) == 0 { // now and then everything is well
 			c.calm()
 			c.back(time.Now(), backLimit)
+			if _, err := c.store.Retain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	c.calm()

@@ -16,8 +16,10 @@ import (
 
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/chunkstore/server"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/producer"
+	"github.com/rmatail/rmatail/rdma"
 	"github.com/rmatail/rmatail/reader"
 )
 
@@ -31,7 +33,13 @@ type siteConfig struct {
 	shards    int // 2
 	// elsewhere: the producers are the test's matter.
 	elsewhere bool
-	seed      uint64
+	// netns gives each node a network namespace of its own; else all are on one host
+	// and the networks are proxies.
+	netns bool
+	// rxe makes the nodes export their arenas by its first device, and the direct
+	// readers use its second one; they have no shared memory.
+	rxe  *rxe
+	seed uint64
 }
 
 // site is a cluster of real nodes with producers and readers, and networks between
@@ -42,12 +50,12 @@ type site struct {
 	dir    string
 	store  *durable.Dir
 	nodes  []*node
-	write  []*proxy
-	read   []*proxy
+	write  []network
+	read   []network
 	cache  *producer.ReplicaCache
 	feeds  []*feed
 	tails  []*tailer
-	shm    *reader.Cluster // over shared memory, by the nodes' own addresses
+	direct *reader.Cluster // over shared memory (or RDMA), by the nodes' own addresses
 	tcp    *reader.Cluster // over the readers' networks
 	began  time.Time
 	faults map[string]int
@@ -61,6 +69,9 @@ type site struct {
 
 // durableRate is the limiter's cap of each process of readers, bytes a second.
 const durableRate = 8 << 20
+
+// kept is what a long run leaves of each shard: more than readers are ever behind.
+const kept = 512 << 20
 
 // catchUp bounds the wait for readers to have everything once faults end.
 const catchUp = 30 * time.Second
@@ -79,12 +90,21 @@ func newSite(t testing.TB, c siteConfig) *site {
 	}
 	t.Cleanup(func() { os.RemoveAll(sockets) })
 	for i := range c.full + c.partial {
-		n := &node{t: t, nodeSpec: nodeSpec{Name: string(rune('a' + i)), Listen: freeAddr(t), Arena: c.arena}}
+		n := &node{t: t, nodeSpec: nodeSpec{Name: string(rune('a' + i)), Arena: c.arena}}
 		n.Socket = filepath.Join(sockets, n.Name)
 		if i >= c.full { // a partial replica has less room
 			n.Arena = max(c.arena/4, 2<<20)
 		}
 		s.nodes = append(s.nodes, n)
+		switch {
+		case c.netns:
+			s.inNamespace(n, i)
+			continue
+		case c.rxe != nil:
+			n.Listen, n.Device, n.Socket = freeAddr(t, c.rxe.addr[0]), c.rxe.dev[0], server.SocketNone
+		default:
+			n.Listen = freeAddr(t, "127.0.0.1")
+		}
 		s.write, s.read = append(s.write, newProxy(t, n.Listen)), append(s.read, newProxy(t, n.Listen))
 	}
 	if c.ownsStore {
@@ -103,8 +123,8 @@ func newSite(t testing.TB, c siteConfig) *site {
 }
 
 // freeAddr is an address of this host that nobody listens at.
-func freeAddr(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freeAddr(t testing.TB, host string) string {
+	l, err := net.Listen("tcp", host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,6 +146,14 @@ func (s *site) described(addr func(i int) string) cluster.Description {
 		d.Store = cluster.Store{Node: s.nodes[0].Name}
 	}
 	return d
+}
+
+// own is a node's own address.
+func (s *site) own(i int) string {
+	if s.netns { // it listens at all of its namespace
+		return s.read[i].addr()
+	}
+	return s.nodes[i].Listen
 }
 
 func (s *site) source(d cluster.Description) cluster.Source {
@@ -151,7 +179,7 @@ func (s *site) produce(d cluster.Description) {
 		return
 	}
 	if !s.ownsStore {
-		if s.store, err = durable.Open(s.dir, durable.Options{Policy: durable.Never}); err != nil {
+		if s.store, err = durable.Open(s.dir, durable.Options{Policy: durable.Never, SegmentBytes: 32 << 20, RetainBytes: kept}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.store.Close() })
@@ -218,7 +246,13 @@ func (s *site) follow() {
 		s.reading.ctx, s.reading.CancelFunc = context.WithCancel(context.Background())
 		s.t.Cleanup(s.stopReading)
 	}
-	s.shm = s.readers(reader.Config{Transport: reader.SHM, Cluster: s.source(s.described(func(i int) string { return s.nodes[i].Listen }))})
+	direct := reader.Config{Transport: reader.SHM, Cluster: s.source(s.described(s.own))}
+	if s.rxe != nil {
+		direct.Transport, direct.RDMA = reader.RDMA, rdma.DefaultConfig()
+		direct.RDMA.Device = s.rxe.dev[1]
+		direct.ReadTimeout = time.Second // of an emulated processor
+	}
+	s.direct = s.readers(direct)
 	s.tcp = s.readers(reader.Config{Transport: reader.TCP, Cluster: s.source(s.described(func(i int) string { return s.read[i].addr() }))})
 }
 
@@ -305,12 +339,13 @@ func (s *site) holders(f *feed) []int {
 func (s *site) info(shard layout.Shard) (durable.Info, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return s.shm.Stat(ctx, shard.String())
+	return s.direct.Stat(ctx, shard.String())
 }
 
-// durableBytes is what readers of each transport were given from the store.
-func (s *site) durableBytes() (shm, tcp uint64) {
-	return s.shm.Stats().DeliveredBy["durable"], s.tcp.Stats().DeliveredBy["durable"]
+// durableBytes is what the direct readers and those over tcp were given from the
+// store.
+func (s *site) durableBytes() (direct, tcp uint64) {
+	return s.direct.Stats().DeliveredBy["durable"], s.tcp.Stats().DeliveredBy["durable"]
 }
 
 // back waits until every reader is served by the cache again, and stays so for a
@@ -350,7 +385,7 @@ func (s *site) state() string {
 		fmt.Fprintf(&b, "\n%s at %d, cache %v ago, store %v ago", x.name, x.pos.Load(),
 			time.Since(time.Unix(0, x.cacheAt.Load())).Round(time.Millisecond), time.Since(time.Unix(0, x.durableAt.Load())).Round(time.Millisecond))
 	}
-	for name, c := range map[string]*reader.Cluster{"shm": s.shm, "tcp": s.tcp} {
+	for name, c := range map[string]*reader.Cluster{"direct": s.direct, "tcp": s.tcp} {
 		fmt.Fprintf(&b, "\n%s: %+v", name, c.Stats())
 	}
 	if s.cache != nil {
@@ -393,9 +428,9 @@ func (s *site) finish(what string) {
 		checked, wrong, gaps = checked+x.checked.Load(), wrong+x.wrong.Load(), gaps+x.gaps.Load()
 	}
 	s.stopReading()
-	shm, tcp := s.durableBytes()
+	direct, tcp := s.durableBytes()
 	s.t.Logf("report: %s: %.3f GB checked, faults %s; wrong bytes %d, gaps %d, appends lost %d; %.1f MB from the store over %v",
-		what, float64(checked)/1e9, s.counted(), wrong, gaps, lost, float64(shm+tcp)/1e6, time.Since(s.began).Round(time.Second))
+		what, float64(checked)/1e9, s.counted(), wrong, gaps, lost, float64(direct+tcp)/1e6, time.Since(s.began).Round(time.Second))
 }
 
 func (s *site) counted() string {

@@ -9,11 +9,11 @@ import (
 // append fails, every byte is right, and the cache serves everybody in the end.
 func unharmed(t *testing.T, what string, c siteConfig, trouble, end func(s *site, node int)) {
 	s := newSite(t, c)
-	s.pass(settle / 2)
+	s.pass(settle)
 	node := s.holders(s.feeds[0])[0]
 	trouble(s, node)
 	began := time.Now()
-	s.pass(4 * time.Second)
+	s.pass(2500 * time.Millisecond)
 	appends, delivery := s.feeds[0].between(began, time.Now()), s.delivery(began, time.Now())
 	if len(appends) == 0 {
 		t.Errorf("no append has ended: %s", s.state())
@@ -94,7 +94,7 @@ func TestRealChaosClockSetBack(t *testing.T) {
 // them to the others; one of those is lost and comes back.
 func TestRealChaosStoringNode(t *testing.T) {
 	s := newSite(t, siteConfig{full: 4, ownsStore: true})
-	s.pass(settle / 2)
+	s.pass(settle)
 	for _, i := range s.holders(s.feeds[0]) {
 		if i == 0 {
 			continue
