@@ -69,8 +69,16 @@ func (m *missing) take() gap {
 	return g
 }
 
-// putBack makes a gap the oldest.
-func (m *missing) putBack(g gap) { m.gaps = slices.Insert(m.gaps, 0, g) }
+// advance notes that the oldest gap, which was g when it was looked at, is closed
+// up to from. It may have grown since, or have been given up.
+func (m *missing) advance(g gap, from uint64) {
+	if len(m.gaps) == 0 || m.gaps[0].s != g.s || m.gaps[0].from != g.from || m.gaps[0].had != g.had {
+		return
+	}
+	if m.gaps[0].from = from; from >= m.gaps[0].to {
+		m.take()
+	}
+}
 
 func (m *missing) forgo(g gap) { m.forgone += g.to - g.from }
 

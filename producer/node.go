@@ -37,6 +37,11 @@ type node struct {
 	end   context.CancelFunc
 	wake  chan struct{} // capacity 1: the node's goroutine has something to look at
 	count nodeCounters
+	// reached is what reach has found last: the repair goroutine's.
+	reached struct {
+		at  time.Time
+		age time.Duration
+	}
 
 	mu struct {
 		sync.Mutex
@@ -45,6 +50,7 @@ type node struct {
 		client *wire.Client // of nodeLive
 		reason error        // of the last rest
 		epoch  uint64       // of the arena; 0: not known
+		size   uint64       // of the arena in bytes; 0: not known
 		rest   breaker
 
 		queue   fifo[task]   // not sent
@@ -159,7 +165,7 @@ func (n *node) connect() *wire.Client {
 	n.mu.Lock()
 	epoch := client.Hello().Epoch
 	emptied := n.mu.epoch != 0 && n.mu.epoch != epoch
-	n.mu.epoch = epoch
+	n.mu.epoch, n.mu.size = epoch, client.Hello().ArenaSize
 	n.mu.Unlock()
 	if emptied {
 		n.c.emptied(n)
@@ -460,26 +466,28 @@ func (n *node) move(at cluster.Node) {
 	}
 }
 
-// gap takes the oldest gap, if the node can be repaired now.
+func (n *node) arenaBytes() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.size
+}
+
+// gap returns the oldest gap, if the node can be repaired now.
 func (n *node) gap() (g gap, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.mu.missing.gaps) == 0 || n.mu.state != nodeLive && n.mu.state != nodeLocal {
 		return gap{}, false
 	}
-	return n.mu.missing.take(), true
+	return n.mu.missing.gaps[0], true
 }
 
-func (n *node) putBack(g gap) {
+// closed notes that a gap is closed up to from, of which some bytes were given up.
+func (n *node) closed(g gap, from, forgone uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.mu.missing.putBack(g)
-}
-
-func (n *node) forgo(g gap) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.mu.missing.forgo(g)
+	n.mu.missing.advance(g, from)
+	n.mu.missing.forgone += forgone
 }
 
 func (n *node) addr() string {
