@@ -26,10 +26,10 @@ func (e *exam) checkFirewall() {
 		e.say("firewall", "", OK, "hardware does not pass through this host's packet filter; if peers are not reached, it is one between (UDP port 4791)")
 	case len(netdevs) == 0:
 		return
+	case f.Absent && len(f.IPv4)+len(f.IPv6) == 0:
+		e.say("firewall", "", OK, "the kernel's packet filter is not loaded")
 	case f.Err != nil && len(f.NFT)+len(f.IPv4)+len(f.IPv6) == 0:
 		e.say("firewall", "", Unknown, fmt.Sprintf("whether it lets UDP port 4791 pass cannot be found out: %v", f.Err), "nft list ruleset   # as root", "iptables-save")
-	case f.Absent:
-		e.say("firewall", "", OK, "the kernel has no packet filter")
 	default:
 		e.judgeFirewall(netdevs)
 	}

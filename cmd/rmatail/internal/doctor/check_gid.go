@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/rmatail/rmatail/rdma"
@@ -19,7 +20,7 @@ const maxGIDIndex = 255
 // choice is by the table alone; with one its route decides too.
 func (e *exam) checkGIDs() {
 	e.eachPort(func(d rdma.Device, p rdma.Port, on string) {
-		if d.NodeType == "RNIC" || !p.Active() {
+		if !p.Active() {
 			return
 		}
 		if p.Err != nil {
@@ -29,16 +30,16 @@ func (e *exam) checkGIDs() {
 		want := rdma.GIDWant{LinkLayer: p.LinkLayer, Explicit: e.Want.GIDIndex}
 		entry, trace, err := rdma.ChooseGID(p.GIDs, want)
 		if err != nil {
-			f := e.say("gid", on, Fail, gidCause(err)+"; the device counts as absent", e.giveGID(p)...)
+			f := e.say("gid", on, Fail, gidCause(err)+"; the device counts as absent", e.giveGID(d, p)...)
 			f.Details = traceLines(trace)
 			return
 		}
-		e.judgeGID(on, p, entry, trace)
+		e.judgeGID(d, p, on, entry, trace)
 	})
 }
 
 // judgeGID says what is wrong with the entry that was chosen.
-func (e *exam) judgeGID(on string, p rdma.Port, g rdma.GIDEntry, trace rdma.Trace) {
+func (e *exam) judgeGID(d rdma.Device, p rdma.Port, on string, g rdma.GIDEntry, trace rdma.Trace) {
 	chosen := fmt.Sprintf("index %d, %s %s", g.Index, g.GID, g.Type)
 	if g.Netdev != "" {
 		chosen += " on " + g.Netdev
@@ -55,10 +56,10 @@ func (e *exam) judgeGID(on string, p rdma.Port, g rdma.GIDEntry, trace rdma.Trac
 	case g.Type == rdma.TypeIB:
 	case g.GID.IsLinkLocal():
 		verdict, found = Warn, "would use "+chosen+", for want of another: link-local, so only peers on the same link are reached"
-		fix = e.giveGID(p)
+		fix = e.giveGID(d, p)
 	case g.Type == rdma.TypeRoCEv1:
 		verdict, found = Warn, "would use "+chosen+", as there is no RoCE v2 entry: version 1 is not routed, and does not talk to version 2"
-		fix = []string{"cma_roce_mode -d " + deviceOf(on) + " -p " + fmt.Sprint(p.Number) + " -m 2", "the card's firmware setting for RoCE v2"}
+		fix = []string{"cma_roce_mode -d " + d.Name + " -p " + fmt.Sprint(p.Number) + " -m 2", "the card's firmware setting for RoCE v2"}
 	}
 	f := e.say("gid", on, verdict, found, fix...)
 	f.Details = traceLines(trace)
@@ -85,9 +86,18 @@ func (e *exam) staleGIDs(on string, p rdma.Port) {
 }
 
 // giveGID is how a port gets a usable GID.
-func (e *exam) giveGID(p rdma.Port) []string {
+func (e *exam) giveGID(d rdma.Device, p rdma.Port) []string {
+	var away []string
+	for _, g := range p.GIDs {
+		if g.Presence == rdma.Absent && g.Netdev != "" {
+			away = appendNew(away, g.Netdev)
+		}
+	}
 	netdev := e.netdev(p)
-	if netdev == "" {
+	switch {
+	case len(away) > 0 && !slices.ContainsFunc(p.GIDs, func(g rdma.GIDEntry) bool { return g.Presence == rdma.Present }):
+		return e.enterNetns(d, away)
+	case netdev == "":
 		return []string{"rdma link show   # the port has no netdev in this network namespace"}
 	}
 	return []string{"ip addr add ADDRESS/PREFIX dev " + netdev, "ip link set dev " + netdev + " up"}
@@ -111,13 +121,6 @@ func traceLines(trace rdma.Trace) []string {
 		lines = append(lines, v.String())
 	}
 	return lines
-}
-
-// deviceOf is the device in a port's name.
-func deviceOf(on string) string {
-	var name string
-	_, _ = fmt.Sscan(on, &name)
-	return name
 }
 
 // checkSubnets is about two netdevs in one subnet: either may answer for the

@@ -2,7 +2,10 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/rmatail/rmatail/rdma"
 )
 
 // moduleState is whether the kernel has soft-RoCE.
@@ -25,7 +28,7 @@ func (e *exam) rxeModule() moduleState {
 	case builtin || option == "y":
 		return moduleState{can: true, found: "rdma_rxe is built in"}
 	case e.config("CONFIG_MODULES") == "n":
-		return moduleState{found: "kernel " + release + " has no loadable modules, and no rdma_rxe built in: soft-RoCE needs another kernel", fix: []string{"scripts/rxe-vm COMMAND   # a guest that has it"}}
+		return moduleState{found: "kernel " + release + " has no loadable modules, and no rdma_rxe built in: soft-RoCE needs another kernel", fix: []string{"boot a kernel of a distribution; scripts/rxe-vm of the source tree has one in a guest"}}
 	case !there && option == "n":
 		return moduleState{found: "kernel " + release + " was built without rdma_rxe", fix: e.otherKernel(release)}
 	case !there && e.container() != "":
@@ -65,29 +68,30 @@ func (e *exam) otherKernel(release string) []string {
 	case strings.Contains("fedora rhel centos rocky almalinux ol", id) && id != "":
 		return []string{"dnf install kernel-modules-extra-" + release}
 	}
-	return []string{"scripts/rxe-vm COMMAND   # a guest whose kernel has it"}
+	return []string{"modinfo rdma_rxe   # and the distribution's package of further kernel modules"}
 }
 
 // checkModules is about the modules below every device, and soft-RoCE.
 func (e *exam) checkModules() {
 	hardware, software := 0, 0
 	for _, d := range e.devices {
-		if _, soft := e.rxe(d); soft {
+		switch _, soft := e.rxe(d); {
+		case soft:
 			software++
-		} else {
-			hardware++
+		case slices.ContainsFunc(d.Ports, func(p rdma.Port) bool { return p.Active() && len(p.GIDs) > 0 }):
+			hardware++ // others count as absent
 		}
 	}
-	if hardware+software > 0 && !e.exists("sys/class/infiniband_verbs") {
+	if len(e.devices) > 0 && !e.exists("sys/class/infiniband_verbs") {
 		e.say("modules", "", Fail, "ib_uverbs, through which programs use the devices, is not loaded", "modprobe ib_uverbs")
 	}
 	state := e.rxeModule()
 	switch {
 	case hardware > 0 && !state.can:
 		e.say("modules", "", OK, state.found+" (not needed: there is hardware)")
-	case hardware > 0 || state.can && len(state.fix) == 0:
+	case hardware > 0 || software > 0 || state.can && len(state.fix) == 0:
 		e.say("modules", "", OK, state.found)
-	case len(e.devices) == 0 && state.can:
+	case state.can:
 		e.say("modules", "", OK, state.found, state.fix...)
 	default:
 		e.say("modules", "", Warn, state.found, state.fix...)

@@ -12,7 +12,7 @@ const (
 	headers    = 96
 	rxeHeaders = 80
 	chunk      = 4096
-	// plain and jumbo are the usual MTUs of Ethernet.
+	// jumbo is the usual large MTU of Ethernet.
 	jumbo = 9000
 )
 
@@ -49,17 +49,20 @@ func (e *exam) checkMTU() {
 		if _, soft := e.rxe(d); soft {
 			around = rxeHeaders
 		}
-		on2 := fmt.Sprintf("active MTU %d, %s has %d", active, netdev, size)
+		found := fmt.Sprintf("active MTU %d", active)
+		if ok {
+			found += fmt.Sprintf(", %s has %d", netdev, size)
+		}
 		switch should := roceMTU(int(size), around); {
 		case active >= chunk:
-			e.say("mtu", on, OK, on2+": a chunk of 4 KiB is one packet")
+			e.say("mtu", on, OK, found+": a chunk of 4 KiB is one packet")
 		case !ok:
-			e.say("mtu", on, Warn, fmt.Sprintf("active MTU %d: a chunk of 4 KiB takes %d packets; the netdev's MTU is not known", active, chunk/max(active, 1)), "ip link set dev NETDEV mtu 9000   # on both ends, and the switch between")
+			e.say("mtu", on, Warn, fmt.Sprintf("%s: a chunk of 4 KiB takes %d packets; the netdev's MTU is not known", found, chunk/max(active, 1)), "ip link set dev NETDEV mtu 9000   # on both ends, and the switch between")
 		case should > active:
-			e.say("mtu", on, Warn, fmt.Sprintf("%s, which would do for %d: the port has not noticed", on2, should),
+			e.say("mtu", on, Warn, fmt.Sprintf("%s, which would do for %d: the port has not noticed", found, should),
 				"ip link set dev "+netdev+" down && ip link set dev "+netdev+" up")
 		default:
-			e.say("mtu", on, Warn, fmt.Sprintf("%s: a chunk of 4 KiB takes %d packets, which is slower, and each is a snapshot of its own", on2, chunk/max(active, 1)),
+			e.say("mtu", on, Warn, fmt.Sprintf("%s: a chunk of 4 KiB takes %d packets, which is slower, and each is a snapshot of its own", found, chunk/max(active, 1)),
 				fmt.Sprintf("ip link set dev %s mtu %d   # on both ends, and the switch between; %d is enough", netdev, jumbo, chunk+headers))
 		}
 	})

@@ -16,9 +16,6 @@ func portFile(d rdma.Device, p rdma.Port, name string) string {
 // checkPorts is about links and what they are plugged into.
 func (e *exam) checkPorts() {
 	e.eachPort(func(d rdma.Device, p rdma.Port, on string) {
-		if d.NodeType == "RNIC" {
-			return
-		}
 		netdev := e.netdev(p)
 		rate := e.text(portFile(d, p, "rate"))
 		phys := afterColon(e.text(portFile(d, p, "phys_state")))
@@ -86,28 +83,47 @@ func (e *exam) checkNetns() {
 		var here, away int
 		var names []string
 		for _, g := range p.GIDs {
-			switch g.Presence {
-			case rdma.Absent:
+			switch {
+			case g.Type == rdma.TypeIB || g.Netdev == "":
+			case g.Presence == rdma.Absent:
 				away++
 				names = appendNew(names, g.Netdev)
-			case rdma.Present:
+			case g.Presence == rdma.Present:
 				here++
 			}
 		}
 		_, soft := e.rxe(d)
 		switch {
 		case away > 0 && here == 0:
-			netdev := list(names)
-			fix := []string{"ip link set dev " + netdev + " netns $(pgrep -xo rmatail)   # from the host's namespace", "docker run --network=host ...   # or the host's network for the container"}
-			if e.NetnsMode == "exclusive" {
-				fix = append(fix, "rdma dev set "+d.Name+" netns NAME   # the device goes where its netdev is")
-			}
-			e.say("netns", on, Fail, fmt.Sprintf("its netdev %s is not in this network namespace: queue pairs fail with ENODEV", netdev), fix...)
+			e.say("netns", on, Fail, fmt.Sprintf("its netdev %s is not in this network namespace: queue pairs fail with ENODEV", list(names)), e.enterNetns(d, names)...)
 		case soft && own != "" && first != "" && own != first:
 			e.say("netns", on, Warn, "soft-RoCE outside of the initial network namespace: up to Linux 6.12 at least its packets are routed in the initial one, and do not arrive",
-				"run rmatail in the host's network namespace", "docker run --network=host ...")
+				e.enterNetns(d, nil)...)
 		}
 	})
+}
+
+// enterNetns is how process and netdev get into one network namespace.
+func (e *exam) enterNetns(d rdma.Device, netdevs []string) []string {
+	var fix []string
+	switch e.container() {
+	case "kubernetes":
+		fix = append(fix, "add to the pod: hostNetwork: true")
+	case "":
+		fix = append(fix, "nsenter --net=/proc/1/ns/net rmatail ...   # in the host's network namespace")
+	default:
+		fix = append(fix, "docker run --network=host ...")
+	}
+	if _, soft := e.rxe(d); soft {
+		return fix // its netdev must stay in the initial one
+	}
+	for _, n := range netdevs {
+		fix = append(fix, "ip link set dev "+n+" netns NAME   # or the netdev comes to this one: on the host, or by a CNI plug-in")
+	}
+	if e.NetnsMode == "exclusive" {
+		fix = append(fix, "rdma dev set "+d.Name+" netns NAME   # with it the device")
+	}
+	return fix
 }
 
 func appendNew(names []string, name string) []string {

@@ -42,6 +42,11 @@ func (e *exam) say(check, on string, v Verdict, found string, fix ...string) *Fi
 // usable reports whether at least one device passed everything that was checked
 // of it.
 func (e *exam) usable() bool {
+	if slices.ContainsFunc(e.out, func(f Finding) bool {
+		return f.On == "" && f.Verdict == Fail && slices.Contains([]string{"modules", "library", "firewall"}, f.Check)
+	}) {
+		return false
+	}
 	return slices.ContainsFunc(e.devices, func(d rdma.Device) bool {
 		if _, opened := e.Verbs.Devices[d.Name]; !opened {
 			return false
@@ -54,10 +59,10 @@ func (e *exam) usable() bool {
 	})
 }
 
-// eachPort calls f for each port that the settings do not leave out.
+// eachPort calls f for each port that neither the settings nor its kind leave out.
 func (e *exam) eachPort(f func(d rdma.Device, p rdma.Port, on string)) {
 	for _, d := range e.devices {
-		if e.Want.Device != "" && e.Want.Device != d.Name {
+		if d.NodeType == "RNIC" || e.Want.Device != "" && e.Want.Device != d.Name {
 			continue
 		}
 		for _, p := range d.Ports {

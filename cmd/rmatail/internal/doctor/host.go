@@ -61,12 +61,11 @@ type VerbsDevice struct {
 
 // Firewall is the packet filter's rules, as its tools print them.
 type Firewall struct {
-	NFT      []byte // nft --json list ruleset
-	IPv4     []byte // iptables-save
-	IPv6     []byte // ip6tables-save
-	Err      error  // why there are none of them
-	Absent   bool   // the kernel has no packet filter
-	Commands []string
+	NFT    []byte // nft --json list ruleset
+	IPv4   []byte // iptables-save
+	IPv6   []byte // ip6tables-save
+	Err    error  // of tools that did not print them
+	Absent bool   // the kernel's packet filter is not loaded
 }
 
 // Clock is the state of the wall clock, as adjtimex(2) tells it.

@@ -86,9 +86,17 @@ func readFirewall(ctx context.Context) Firewall {
 		}
 		*tool.out = out
 	}
-	f.Err = errors.Join(errs...)
-	if f.Err != nil {
-		f.Err = errors.New(strings.ReplaceAll(f.Err.Error(), "\n", "; "))
+	var said []string
+	for _, err := range errs {
+		said = append(said, err.Error())
+	}
+	if len(errs) > 0 {
+		f.Err = errors.New(strings.Join(said, "; "))
+	}
+	// Without the kernel's part nft cannot even ask, and there are no rules. The older
+	// part has a file with the names of its tables.
+	if _, err := os.Stat("/proc/net/ip_tables_names"); err != nil && f.NFT == nil && strings.Contains(strings.Join(said, ""), unix.EPROTONOSUPPORT.Error()) {
+		f.Absent = true
 	}
 	return f
 }

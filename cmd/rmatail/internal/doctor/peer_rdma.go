@@ -139,7 +139,7 @@ func (t *trial) readRDMA(conn *rdma.Conn, c rdma.Choice) {
 		f.Found += fmt.Sprintf("; the link has %.0f MB/s", link/1e6)
 	}
 	switch lost := t.lossesOf(c) - before; {
-	case lost > 0:
+	case lost > 1+uint64(m.Reads+m.Batched)/1000: // a busy host makes a few time-outs
 		f.Verdict = Warn
 		f.Found += fmt.Sprintf("; %d packets were lost or late meanwhile", lost)
 		f.Fix = []string{"rmatail doctor --all   # counters and congestion", "rmatail trace -i " + c.GID.Netdev}
