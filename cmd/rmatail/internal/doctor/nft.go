@@ -99,7 +99,9 @@ func (n *nftRule) rule(netdevs []string) rule {
 				_ = json.Unmarshal(body, &to) // an empty target leads nowhere
 				r.action, r.chain, r.final = jump, to.Target, kind == "goto"
 			case "counter", "log", "mangle", "notrack":
-			default: // limit, quota, vmap, set, xt, ...: not known
+			case "vmap": // a verdict by a value
+				r.about, r.action = min(r.about, maybe), accept
+			default: // limit, quota, set, xt, ...: not known
 				r.about = min(r.about, maybe)
 			}
 			if kind != "match" && kind != "counter" {
