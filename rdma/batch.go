@@ -11,7 +11,7 @@ import (
 // together. The reads of a batch have no order among themselves, nor do the
 // bytes inside one of them.
 //
-// Life: Add..., Post, Wait (or Do for both), use the slices, Reset, and again;
+// Life: Add..., Post, Wait or Await (or Do for both), use the slices, Reset, and again;
 // at last Release. One goroutine at a time may use a Batch; the batches of one
 // Conn may be used at once.
 //
@@ -72,10 +72,13 @@ func (b *Batch) Add(off uint64, n int) []byte {
 // lost, and then only Release may follow.
 func (b *Batch) Post(deadline time.Time) error { return b.post(deadline, goOn) }
 
-// Do is Post and Wait, and needs one call to the device for both when the answer
-// comes soon.
+// PostSpin is Post that stays for as long as a Wait would spin: when the answer
+// comes soon, posting and waiting need one call to the device.
+func (b *Batch) PostSpin(deadline time.Time) error { return b.post(deadline, untilDone) }
+
+// Do is PostSpin and Wait.
 func (b *Batch) Do(deadline time.Time) error {
-	if err := b.post(deadline, untilDone); err != nil {
+	if err := b.PostSpin(deadline); err != nil {
 		return err
 	}
 	return b.Wait()
@@ -117,6 +120,23 @@ func (b *Batch) Wait() error {
 	}
 	b.posted = false
 	return nil
+}
+
+// Await is Wait that leaves at a time, before the deadline of Post, without giving
+// anything up. settled is false when reads are still on their way: the batch is
+// as before, to be waited for again.
+func (b *Batch) Await(until time.Time) (settled bool, err error) {
+	if b.s == nil || !b.posted || !until.Before(b.deadline) {
+		return true, b.Wait()
+	}
+	if !b.e.await(b.s, until) {
+		return false, nil
+	}
+	if err := b.e.result(b.s); err != nil {
+		return true, err
+	}
+	b.posted = false
+	return true, nil
 }
 
 // Reset forgets the planned reads and keeps the memory. The slices that Add

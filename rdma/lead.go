@@ -54,15 +54,18 @@ func (e *engine) leadChan() chan struct{} {
 }
 
 // serve polls for everybody until the goal is reached, the deadline has passed,
-// or the connection is lost. The caller leads.
+// or the connection is lost; once when it has passed before. The caller leads.
 func (e *engine) serve(g goal, s *slot, deadline time.Time) {
 	start := time.Now()
-	spun, first := true, true
+	spun, first := true, start.Before(deadline)
 	for !e.dead.Load() {
 		n, err := e.q.poll(e.wcs, e.spinBudget(first))
 		if err != nil {
 			e.fail(fmt.Errorf("%w: %w", ErrDevice, err))
 			return
+		}
+		if n == 0 && !start.Before(deadline) {
+			return // it was only to look
 		}
 		if n == 0 {
 			if n, err = e.armAndPoll(); err != nil {
@@ -143,33 +146,42 @@ func (e *engine) reachedNow(g goal, s *slot) bool {
 
 // wait waits until the slot's READs are settled.
 func (e *engine) wait(s *slot, deadline time.Time) error {
+	for !e.await(s, deadline) {
+		if e.abandon(s) {
+			return lateError("read", s.n)
+		}
+	}
+	return e.result(s)
+}
+
+// await waits until the slot's READs are settled or a time has come, and reports
+// whether they are: then once.
+func (e *engine) await(s *slot, until time.Time) bool {
 	select {
 	case <-s.done:
-		return e.result(s)
+		return true
 	default:
 	}
 	if e.tryLead() {
-		e.serve(untilSettled, s, deadline)
+		e.serve(untilSettled, s, until)
 		e.endLead()
 	}
 	select {
 	case <-s.done:
-		return e.result(s)
+		return true
 	default:
 	}
-	s.timer.Reset(time.Until(deadline))
+	s.timer.Reset(time.Until(until))
 	defer s.timer.Stop()
 	for {
 		select {
 		case <-s.done:
-			return e.result(s)
+			return true
 		case e.leadChan() <- struct{}{}:
-			e.serve(untilSettled, s, deadline)
+			e.serve(untilSettled, s, until)
 			e.endLead()
 		case <-s.timer.C:
-			if e.abandon(s) {
-				return lateError("read", s.n)
-			}
+			return false
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/rmatail/rmatail/chunkstore/cluster"
 )
 
 // setBack returns the time that time.Now would have returned at now with the wall
@@ -31,9 +33,9 @@ func TestPathRestIgnoresTheWallClock(t *testing.T) {
 	}
 	c := newCluster(Config{})
 	defer c.cancel()
-	c.peer = newPeer(c)
-	c.peer.live.Store(&[]*path{p})
-	if at := c.pathsBack(); at.Sub(back) != 50*time.Millisecond {
+	node := newPeer(c, cluster.Node{Name: "fabric"})
+	node.give(p)
+	if at := node.backAt(back); at.Sub(back) != 50*time.Millisecond {
 		t.Fatalf("the path is back in %v, want 50 ms", at.Sub(back))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/rdma"
 )
 
@@ -74,12 +75,15 @@ func (s Source) String() string {
 	return [...]string{"shm", "rdma", "tcp", "durable"}[s]
 }
 
-// Config says which node to follow and how. The zero value of each field but
-// Server and Dir means its default.
+// Config says which nodes to follow and how. The zero value of each field but
+// Server, Cluster and Dir means its default.
 type Config struct {
-	// Server is the node's address, host:port or unix:/path. Empty only with Dir:
-	// then every byte comes from the durable store.
+	// Server is a single node's address, host:port or unix:/path: the short form
+	// of cluster.Single as Cluster. Without both, and only with Dir, every byte
+	// comes from the durable store.
 	Server string
+	// Cluster says which nodes there are and what they hold.
+	Cluster cluster.Source
 	// Dir is the durable directory, if this host can open it; it must exist, and
 	// is only read. Empty: durable reads go through the node, and stop while it is
 	// away.
@@ -96,6 +100,9 @@ type Config struct {
 	// ReadTimeout bounds one memory read, after which the next transport is
 	// tried. 250 ms.
 	ReadTimeout time.Duration
+	// HedgeDelay is after how long without an answer a second replica is asked for
+	// the same bytes. 30 ms.
+	HedgeDelay time.Duration
 	// DurableDelay is how long bytes that exist may be missing from the cache
 	// before the durable store is asked for them. 1 s. Evicted bytes do not wait,
 	// nor do any without a Server.
@@ -116,6 +123,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.PollMin = cmp.Or(c.PollMin, time.Millisecond)
 	c.PollMax = cmp.Or(c.PollMax, max(100*time.Millisecond, c.PollMin))
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, 250*time.Millisecond)
+	c.HedgeDelay = cmp.Or(c.HedgeDelay, 30*time.Millisecond)
 	c.DurableDelay = cmp.Or(c.DurableDelay, time.Second)
 	c.DurableConcurrency = cmp.Or(c.DurableConcurrency, 4)
 	c.Prefetch = cmp.Or(c.Prefetch, 1<<20)
@@ -123,7 +131,13 @@ func (c Config) withDefaults() (Config, error) {
 		c.RDMA = rdma.DefaultConfig()
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	return c, c.validate()
+	if err := c.validate(); err != nil {
+		return c, err
+	}
+	if c.Server != "" {
+		c.Cluster = cluster.Single(c.Server)
+	}
+	return c, nil
 }
 
 // pollFloor keeps the poller from taking a whole core.
@@ -135,18 +149,20 @@ func (c Config) validate() error {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	switch {
-	case c.Server == "" && c.Dir == "":
-		return fmt.Errorf("%w: neither a server nor a durable directory is set", ErrConfig)
+	case c.Server == "" && c.Cluster == nil && c.Dir == "":
+		return fmt.Errorf("%w: neither a server, a cluster nor a durable directory is set", ErrConfig)
+	case c.Server != "" && c.Cluster != nil:
+		return fmt.Errorf("%w: a server and a cluster are set; a server is a cluster of one node", ErrConfig)
 	case c.Server != "" && !isAddress(c.Server):
 		return fmt.Errorf("%w: server %q, want host:port or unix:/path", ErrConfig, c.Server)
 	case c.Transport < Auto || c.Transport > TCP:
 		return fmt.Errorf("%w: transport %d, want Auto, SHM, RDMA or TCP", ErrConfig, int(c.Transport))
-	case c.Server == "" && c.Transport != Auto:
+	case c.Server == "" && c.Cluster == nil && c.Transport != Auto:
 		return fmt.Errorf("%w: transport %v without a server to reach by it", ErrConfig, c.Transport)
 	case c.PollMin < pollFloor || c.PollMax < c.PollMin:
 		return fmt.Errorf("%w: poll interval %v to %v, want at least %v and a maximum not below the minimum", ErrConfig, c.PollMin, c.PollMax, pollFloor)
-	case c.ReadTimeout < 0 || c.DurableDelay < 0:
-		return fmt.Errorf("%w: read timeout %v, durable delay %v; neither can be negative", ErrConfig, c.ReadTimeout, c.DurableDelay)
+	case c.ReadTimeout < 0 || c.HedgeDelay < 0 || c.DurableDelay < 0:
+		return fmt.Errorf("%w: read timeout %v, hedge delay %v, durable delay %v; none can be negative", ErrConfig, c.ReadTimeout, c.HedgeDelay, c.DurableDelay)
 	case c.DurableConcurrency < 0 || c.DurableBytesPerSecond < 0:
 		return fmt.Errorf("%w: %d durable reads at once, %d bytes a second; neither can be negative", ErrConfig, c.DurableConcurrency, c.DurableBytesPerSecond)
 	case c.Prefetch < 128<<10 || c.Prefetch > 16<<20:

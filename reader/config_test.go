@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/rdma"
 )
 
@@ -17,6 +18,8 @@ func TestConfigRefuses(t *testing.T) {
 		"unknown transport":     {Server: "node:1", Transport: TCP + 1},
 		"negative transport":    {Server: "node:1", Transport: -1},
 		"transport, no server":  {Dir: "d", Transport: SHM},
+		"server and cluster":    {Server: "node:1", Cluster: cluster.Single("node:1")},
+		"negative hedge":        {Server: "node:1", HedgeDelay: -1},
 		"poll maximum":          {Server: "node:1", PollMin: time.Second, PollMax: time.Millisecond},
 		"busy poll":             {Server: "node:1", PollMin: 1},
 		"negative poll":         {Server: "node:1", PollMin: -1},
@@ -34,7 +37,7 @@ func TestConfigRefuses(t *testing.T) {
 	}
 	for name, c := range map[string]Config{
 		"host and port": {Server: "node:1"}, "address": {Server: "[::1]:1"}, "path": {Server: "unix:/run/x"}, "directory": {Dir: "d"},
-		"slow poll": {Server: "node:1", PollMin: time.Second},
+		"slow poll": {Server: "node:1", PollMin: time.Second}, "cluster": {Cluster: cluster.Single("node:1"), Transport: TCP},
 	} {
 		if got, err := c.withDefaults(); err != nil || got.Prefetch != 1<<20 || got.RDMA.GIDIndex != -1 {
 			t.Errorf("%s: %+v, %v", name, got, err)

@@ -27,8 +27,8 @@ func examined(t *testing.T, args ...string) doctor.Report {
 	return report
 }
 
-// about returns the first finding of a check, on something that contains on.
-func about(t *testing.T, r doctor.Report, check, on string) doctor.Finding {
+// firstFinding returns the first finding of a check, on something that contains on.
+func firstFinding(t *testing.T, r doctor.Report, check, on string) doctor.Finding {
 	t.Helper()
 	i := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Check == check && strings.Contains(f.On, on) })
 	if i < 0 {
@@ -40,7 +40,7 @@ func about(t *testing.T, r doctor.Report, check, on string) doctor.Finding {
 
 func wantFinding(t *testing.T, r doctor.Report, check, on string, v doctor.Verdict, found string) {
 	t.Helper()
-	if f := about(t, r, check, on); f.Verdict != v || !strings.Contains(f.Found, found) {
+	if f := firstFinding(t, r, check, on); f.Verdict != v || !strings.Contains(f.Found, found) {
 		t.Errorf("%s %s: %v: %s; want %v: %s", f.Check, f.On, f.Verdict, f.Found, v, found)
 	}
 }
@@ -48,9 +48,9 @@ func wantFinding(t *testing.T, r doctor.Report, check, on string, v doctor.Verdi
 // Whatever this host has, the doctor comes to an end and says so.
 func TestRealDoctorHere(t *testing.T) {
 	r := examined(t)
-	about(t, r, "kernel", "")
-	about(t, r, "memlock", "")
-	about(t, r, "clock", "")
+	firstFinding(t, r, "kernel", "")
+	firstFinding(t, r, "memlock", "")
+	firstFinding(t, r, "clock", "")
 	if names, err := os.ReadDir("/sys/class/infiniband"); err != nil || len(names) == 0 {
 		wantFinding(t, r, "devices", "", doctor.Warn, "no RDMA device")
 		if r.RDMA || r.Count(doctor.Fail) > 0 {
@@ -89,7 +89,7 @@ func TestRealDoctorPeerThatIsNone(t *testing.T) {
 	l.Close()
 	r := examined(t, "--peer", closed)
 	wantFinding(t, r, "handshake", closed, doctor.Fail, "connection refused")
-	if f := about(t, r, "handshake", closed); !strings.Contains(f.Fix[0], "rmatail serve --listen "+closed) {
+	if f := firstFinding(t, r, "handshake", closed); !strings.Contains(f.Fix[0], "rmatail serve --listen "+closed) {
 		t.Errorf("%v", f.Fix)
 	}
 
@@ -142,7 +142,7 @@ func TestRxeDoctorPeer(t *testing.T) {
 	wantFinding(t, r, "peer-gid", n.addr, doctor.OK, d.device)
 	wantFinding(t, r, "peer-rtr", n.addr, doctor.OK, "both ends are ready to receive")
 	wantFinding(t, r, "peer-mtu", n.addr, doctor.OK, "path MTU 4096")
-	if f := about(t, r, "peer-rdma", n.addr); f.Verdict > doctor.Warn || !strings.Contains(f.Found, "4 KiB in ") || !strings.Contains(f.Found, "soft-RoCE") && f.Verdict == doctor.OK {
+	if f := firstFinding(t, r, "peer-rdma", n.addr); f.Verdict > doctor.Warn || !strings.Contains(f.Found, "4 KiB in ") || !strings.Contains(f.Found, "soft-RoCE") && f.Verdict == doctor.OK {
 		t.Errorf("%+v", f)
 	}
 	if len(r.Peer.Measured) != 3 || !r.Peer.SameHost {
@@ -165,7 +165,7 @@ func TestRxeDoctorFindsWhatIsBroken(t *testing.T) {
 	t.Run("no address", func(t *testing.T) {
 		ip(t, "addr del "+addr+"/24 dev "+netdev, "addr add "+addr+"/24 dev "+netdev)
 		eventually(t, "the GID to go", func() bool {
-			return strings.Contains(about(t, examined(t, "--device", d.device), "gid", d.device).Found, "link-local")
+			return strings.Contains(firstFinding(t, examined(t, "--device", d.device), "gid", d.device).Found, "link-local")
 		})
 	})
 	t.Run("an index that is empty", func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestRxeDoctorFindsWhatIsBroken(t *testing.T) {
 	t.Run("the link is down", func(t *testing.T) {
 		ip(t, "link set dev "+netdev+" down", "link set dev "+netdev+" up")
 		eventually(t, "the port to be down", func() bool {
-			f := about(t, examined(t, "--device", d.device), "port", d.device)
+			f := firstFinding(t, examined(t, "--device", d.device), "port", d.device)
 			return f.Verdict == doctor.Fail && slices.Contains(f.Fix, "ip link set dev "+netdev+" up")
 		})
 	})

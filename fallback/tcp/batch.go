@@ -143,6 +143,19 @@ func (b *Batch) Wait() error {
 	return nil
 }
 
+// Await is Wait that leaves at a time, before the deadline of Post, without giving anything up. settled is false when reads are
+// still on their way: the batch is as before, to be waited for again.
+func (b *Batch) Await(until time.Time) (settled bool, err error) {
+	if b.state == posted {
+		for _, call := range b.calls {
+			if !call.Await(until) {
+				return false, nil
+			}
+		}
+	}
+	return true, b.Wait()
+}
+
 // abandon gives up what is in flight.
 func (b *Batch) abandon() {
 	for _, call := range b.calls {

@@ -108,6 +108,9 @@ func (b *Batch) Wait() error {
 	return b.c.Err() // what was copied while the node died is not delivered either
 }
 
+// Await is Wait: mapped memory is never on its way, so the time has no use here.
+func (b *Batch) Await(time.Time) (settled bool, err error) { return true, b.Wait() }
+
 // Reset forgets the planned reads and keeps the memory.
 func (b *Batch) Reset() {
 	if b.state != released {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -334,5 +335,22 @@ func BenchmarkBatch(b *testing.B) {
 				batch.Reset()
 			}
 		})
+	}
+}
+
+// TestAwait reads at once, whatever the time.
+func TestAwait(t *testing.T) {
+	c, _ := pipeConn(t, 1<<16, Dialer{BufferBytes: 1 << 20})
+	b := newBatch(t, c, 4096)
+	defer b.Release()
+	got := b.Add(100, 8)
+	if err := b.Post(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if settled, err := b.Await(time.Time{}); !settled || err != nil || !bytes.Equal(got, c.arena[100:108]) {
+		t.Fatalf("%v, %v", settled, err)
+	}
+	if settled, err := b.Await(time.Now()); !settled || !errors.Is(err, ErrState) {
+		t.Fatalf("again: %v, %v", settled, err)
 	}
 }
