@@ -229,6 +229,7 @@ func TestRestartedNodeLearnsTheLease(t *testing.T) {
 		a, b := s.open(older), s.open(newer)
 		defer mustClose(t, a)
 		defer mustClose(t, b)
+		synctest.Wait()
 		_, want := s.held()
 		s.node(1).restart()
 		s.node(2).restart()
@@ -238,6 +239,71 @@ func TestRestartedNodeLearnsTheLease(t *testing.T) {
 		}
 		if _, err := appendOne(t.Context(), a, []byte("x")); !errors.Is(err, ErrLeaseLost) {
 			t.Errorf("append of the older writer: %v", err)
+		}
+	})
+}
+
+// One node's refusal ends a writer, also when a quorum has taken the publication
+// before it came.
+func TestOneRefusalEndsTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 3, nil)
+		c := s.cache(nil)
+		defer s.end(nil, c)
+		a := s.open(c)
+		defer mustClose(t, a)
+		s.add(a, 100)
+		synctest.Wait()
+		s.node(3).arena().Leases().Acquire(testShard, layout.Ballot{Sequence: 9}, "newer", time.Minute)
+		s.node(3).set(func() { s.node(3).mu.delay = 10 * time.Millisecond })
+		s.add(a, 100) // taken by the two others
+		time.Sleep(100 * time.Millisecond)
+		s.add(a, 100) // durable, and not published any more
+		if _, err := appendOne(t.Context(), a, []byte("x")); !errors.Is(err, ErrLeaseLost) {
+			t.Errorf("append: %v", err)
+		}
+		if got := s.published(s.node(1)); got != 200 {
+			t.Errorf("published %d, want 200", got)
+		}
+	})
+}
+
+// Another writer that is faster between the question and the claim is displaced
+// with the next ballot; one that always is ends the attempts.
+func TestAcquireAgainstAFasterOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 3, nil)
+		c := s.cache(nil)
+		defer s.end(nil, c)
+		faster := func(times int) {
+			for _, n := range s.nodes {
+				left := times
+				n.set(func() {
+					n.mu.refuse = func(op wire.Op, p []byte) error {
+						if l, err := wire.ParseLease(p); op == wire.OpLease && err == nil && l.Action == wire.LeaseAcquire && left > 0 {
+							left--
+							n.arena().Leases().Acquire(testShard, layout.Ballot{Sequence: l.Ballot.Sequence + 100}, "faster", time.Minute)
+						}
+						return nil
+					}
+				})
+			}
+		}
+		faster(2)
+		b, err := c.Acquire(testShard, Preempt)
+		if err != nil || b.Sequence <= 200 {
+			t.Errorf("after two faster ones: %v, %v", b, err)
+		}
+		faster(acquireTries)
+		if b, err = c.Acquire(testShard, Preempt); !errors.Is(err, wire.ErrLease) || b != (layout.Ballot{}) {
+			t.Errorf("against one that is always faster: %v, %v", b, err)
+		}
+		for _, n := range s.nodes {
+			n.set(func() { n.mu.refuse = nil })
+			n.arena().Leases().Acquire(testShard, layout.Ballot{Sequence: 1<<64 - 1}, "last", time.Minute)
+		}
+		if b, err = c.Acquire(testShard, Preempt); !errors.Is(err, wire.ErrLease) || b != (layout.Ballot{}) {
+			t.Errorf("above the last sequence: %v, %v", b, err)
 		}
 	})
 }
