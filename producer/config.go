@@ -80,13 +80,25 @@ type Cache interface {
 	Publish(p layout.Publication) error
 }
 
-// Config says where the bytes of one shard go.
-type Config struct {
+// Target is one shard and its durable store.
+type Target struct {
 	Shard layout.Shard
 	Log   Log
 	// ReadTail reads the durable bytes of this shard at a position, as
 	// durable.Dir.ReadAt does. Needed when the log is not empty.
 	ReadTail func(ctx context.Context, pos uint64, p []byte) (int, error)
+}
+
+// Config says where the bytes go.
+type Config struct {
+	// Shard, Log and ReadTail are the first Target, usually the only one.
+	Shard    layout.Shard
+	Log      Log
+	ReadTail func(ctx context.Context, pos uint64, p []byte) (int, error)
+	// More are further shards for the same records: each batch goes to whichever
+	// is free, so that a sink that takes several writes at once is kept busy, and a
+	// slow one holds up nobody else. Order is within each shard alone.
+	More []Target
 	// Cache is where the recent bytes are mirrored. nil: nowhere.
 	Cache Cache
 	// Policy is what becomes of a record when the queue is full. Block.
@@ -115,15 +127,41 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
+	shards := map[layout.Shard]bool{}
+	for _, t := range c.targets() {
+		switch {
+		case t.Shard.Stream == "":
+			return c, fmt.Errorf("%w: no shard is set", ErrConfig)
+		case t.Log == nil:
+			return c, fmt.Errorf("%w: shard %v has no durable log", ErrConfig, t.Shard)
+		case shards[t.Shard]:
+			return c, fmt.Errorf("%w: shard %v twice", ErrConfig, t.Shard)
+		}
+		shards[t.Shard] = true
+	}
 	switch {
-	case c.Shard.Stream == "":
-		return c, fmt.Errorf("%w: no shard is set", ErrConfig)
-	case c.Log == nil:
-		return c, fmt.Errorf("%w: shard %v has no durable log", ErrConfig, c.Shard)
 	case c.Heartbeat < 0:
 		return c, fmt.Errorf("%w: heartbeat every %v", ErrConfig, c.Heartbeat)
 	case c.Policy < Block || c.Policy > DropOldest:
 		return c, fmt.Errorf("%w: queue policy %d, want Block, DropNewest or DropOldest", ErrConfig, int(c.Policy))
 	}
 	return c, c.Limits.validate()
+}
+
+func (c Config) targets() []Target {
+	return append([]Target{{c.Shard, c.Log, c.ReadTail}}, c.More...)
+}
+
+// of is the configuration of what writes one of the shards.
+func (c Config) of(t Target) Config {
+	c.Shard, c.Log, c.ReadTail, c.More = t.Shard, t.Log, t.ReadTail, nil
+	return c
+}
+
+// name is what errors call the queue.
+func (c Config) name() string {
+	if len(c.More) == 0 {
+		return c.Shard.String()
+	}
+	return fmt.Sprintf("%v and %d more", c.Shard, len(c.More))
 }

@@ -1,11 +1,11 @@
 // Package producer is what producers import: an Appender writes the records of
-// one shard to the durable store, and mirrors the recent bytes and the length
-// into a cache, from where consumers read them.
+// one shard, or of several, to the durable store, and mirrors the recent bytes and
+// the length into a cache, from where consumers read them.
 //
 // # Queue and batches
 //
 // Append copies a record into a bounded queue and returns an Ack, which resolves
-// with the record's position. One goroutine an Appender takes whole batches out of
+// with the record's position. One goroutine a shard takes whole batches out of
 // it, in order: records that came while a batch was on its way become the next
 // one, up to Limits.BatchRecords or BatchBytes. Before an idle sink a record goes
 // at once. So the sink's fixed cost, a flush to the disk, is paid once a batch.
@@ -22,6 +22,17 @@
 // time), and would make an offset depend on whether the one before succeeds. Many shards
 // write at once; Workers bounds how many, so that goroutines wait for each other
 // and not all for the disk.
+//
+// # Several shards
+//
+// A sink that takes several writes at once is kept busy by an Appender of several
+// shards, Config.More: one queue, and each batch goes to the shard that is free
+// first. A shard whose sink hangs holds up the batch that it has, and nothing else;
+// one whose sink fails is left alone for a moment, so that it does not get what
+// others would take. (An Appender for each shard and records dealt out in turn does
+// half as much: the slowest shard's full queue stops the producer, and the other
+// queues run dry. See bench/results.) The records of a producer are in its order
+// within each shard, and nowhere else; Ack.Shard tells where one came to lie.
 //
 // # Order
 //

@@ -15,18 +15,22 @@ import (
 // writer is the one goroutine that touches the log and the mirror of a shard, and
 // so owns their order.
 type writer struct {
-	a   *Appender
-	cfg Config
-	log Log
-	m   *mirror
+	a      *Appender
+	cfg    Config
+	log    Log
+	m      *mirror
+	seat   *seat           // at the queue
+	orders chan chan error // to seal
 	// unsure: an append has failed or was given up, and may become durable yet.
 	unsure bool
 	ended  error // ErrFenced or ErrLeaseLost: nothing is written any more
+
+	closeErr error // of the log; read after Appender.done
 }
 
 // run ends when the queue was closed and is empty, with everything closed.
 func (w *writer) run() {
-	defer close(w.a.done)
+	defer w.a.ended()
 	beat := time.NewTicker(w.cfg.Heartbeat)
 	defer beat.Stop()
 	linger := time.NewTimer(0)
@@ -38,7 +42,7 @@ func (w *writer) run() {
 			w.beat()
 		default:
 		}
-		b, wait, ended := w.a.q.next(time.Now())
+		b, wait, ended := w.a.q.next(w.seat, time.Now())
 		switch {
 		case b != nil:
 			w.write(b)
@@ -50,11 +54,11 @@ func (w *writer) run() {
 			linger.Reset(wait)
 		}
 		select {
-		case <-w.a.q.wake:
+		case <-w.seat.wake:
 		case <-linger.C:
 		case <-beat.C:
 			w.beat()
-		case o := <-w.a.orders:
+		case o := <-w.orders:
 			o <- w.seal()
 		}
 		linger.Stop()
@@ -66,16 +70,33 @@ func (w *writer) run() {
 func (w *writer) write(b *batch) {
 	base, took, err := w.patiently(b)
 	w.count(b, took, err)
-	w.a.q.landed(base, err, took, time.Now())
+	w.a.q.landed(w.seat, base, err, took, time.Now())
+	if err != nil && len(w.a.writers) > 1 {
+		w.pause() // a sink that fails at once must not get what others would take
+	}
 	// Those who waited come back with their next records now, unless this
 	// goroutine goes on before they could.
 	runtime.Gosched()
 }
 
+// pause waits a little, and says whether nobody wants to close.
+func (w *writer) pause() bool {
+	t := time.NewTimer(pauseTime)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-w.a.stop:
+		return false
+	}
+}
+
+// pauseTime is how long a sink is left alone that has failed.
+const pauseTime = 100 * time.Millisecond
+
 // patiently tries again while the disk is full, as long as Config.WaitForSpace
 // allows and nobody wants to close.
 func (w *writer) patiently(b *batch) (base uint64, took time.Duration, err error) {
-	const pause = 100 * time.Millisecond
 	var until time.Time
 	for {
 		base, took, err = w.once(b)
@@ -87,14 +108,7 @@ func (w *writer) patiently(b *batch) (base uint64, took time.Duration, err error
 			until = now.Add(w.cfg.WaitForSpace)
 			w.cfg.Logger.Warn("no room for a batch, waiting for some", "shard", w.cfg.Shard, "records", b.n, "err", err, "at_most", w.cfg.WaitForSpace)
 		}
-		if now.Add(pause).After(until) {
-			return base, took, err
-		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-w.a.stop:
-			t.Stop()
+		if now.Add(pauseTime).After(until) || !w.pause() {
 			return base, took, err
 		}
 	}
@@ -232,7 +246,7 @@ func (w *writer) close() {
 	}
 	w.release()
 	w.a.q.tidy(time.Now().Add(time.Second))
-	w.a.closeErr = w.log.Close()
+	w.closeErr = w.log.Close()
 }
 
 // load makes the mirror continue a log of the given length.

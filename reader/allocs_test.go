@@ -37,8 +37,8 @@ func shmCluster(t testing.TB, size uint64) (*Cluster, *fabricWriter) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.peer.live.Store(&[]*path{p})
-	c.tasks.Go((&poller{c: c}).run)
+	c.only().give(p)
+	c.tasks.Go(newPoller(c).run)
 	t.Cleanup(func() {
 		c.Close()
 		m.Close()
@@ -117,7 +117,7 @@ func BenchmarkCopyCRC(b *testing.B) {
 		w.append(64 << 10)
 	}
 	mem := w.f.arena.Bytes()
-	first := c.paths(time.Now())[0].geometry.ExtentSlot(0)
+	first := c.only().paths(time.Now())[0].geometry.ExtentSlot(0)
 	to := make([]byte, layout.ExtentSize)
 	b.SetBytes(backlog)
 	var sum uint32

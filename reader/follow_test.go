@@ -57,7 +57,7 @@ func TestFollowEntry(t *testing.T) {
 		{entry(ours, 120, 3, layout.FlagSealed), proven, true, 120, true},
 	} {
 		why, moved := f.entry(step.entry, at(i))
-		v, pub := f.view(at(i), 1, false)
+		v, pub := f.view(at(i), false)
 		if why != step.why || moved != step.moved || pub.length != step.length || v.length != step.length || v.sealed != step.sealed {
 			t.Fatalf("step %d: %v, %v, %+v, %+v", i, why, moved, v, pub)
 		}
@@ -79,7 +79,7 @@ func TestFollowEntry(t *testing.T) {
 func TestFollowAsksTheStore(t *testing.T) {
 	f, _ := testFollow()
 	statAt := func(ms int, blind bool) int {
-		v, _ := f.view(at(ms), 1, blind)
+		v, _ := f.view(at(ms), blind)
 		return int(v.statAt.Sub(t0) / time.Millisecond)
 	}
 	f.entry(entry(ours, 100, 1, 0), at(0))
@@ -211,12 +211,12 @@ func TestFollowInfo(t *testing.T) {
 		{durable.Info{Incarnation: ours, Length: 150}, 200, true, false},
 	} {
 		f.info(step.info)
-		v, _ := f.view(at(0), 0, true)
+		v, _ := f.view(at(0), true)
 		if v.stored != step.stored || v.sealed != step.sealed || woken(r) != step.woken {
 			t.Fatalf("step %d: %+v", i, v)
 		}
 	}
-	if v, _ := f.view(at(0), 0, true); !v.statAt.IsZero() {
+	if v, _ := f.view(at(0), true); !v.statAt.IsZero() {
 		t.Fatal("the length of a sealed shard is asked for")
 	}
 }

@@ -15,8 +15,7 @@ func (r *Reader) resort(ctx context.Context, a action, v view) (b Batch, ok bool
 	if r.asked == nil {
 		switch {
 		case a.kind == doDurable:
-			r.cur.release()
-			r.ahead.release()
+			r.ground()
 			r.askBytes(a)
 		case r.f.claimStat(v.now, v.blind): // one Reader of many asks
 			r.askLength()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rmatail/rmatail/bench/service"
 	benchsink "github.com/rmatail/rmatail/bench/sink"
+	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/chunkstore/server"
 	"github.com/rmatail/rmatail/fallback/wire"
@@ -58,7 +59,7 @@ func hint(err error) string {
 	var badAddress *net.AddrError
 	var noHost *net.DNSError
 	switch {
-	case errors.Is(err, server.ErrConfig), errors.Is(err, wire.ErrReadOnly):
+	case errors.Is(err, server.ErrConfig), errors.Is(err, wire.ErrReadOnly), errors.Is(err, cluster.ErrInvalid):
 		return "" // they say what to do
 	case errors.As(err, &gap):
 		return fmt.Sprintf("what is kept begins at %d: go on there with --from %d, or with --from latest", gap.First, gap.First)
