@@ -15,6 +15,7 @@ type chance struct {
 	rng *rand.Rand
 	// ends undo what goes on at present, by node.
 	ends map[int]func()
+	out  int // nodes that are not of the cluster at present
 }
 
 // TestRealChaosRandom breaks things at random: RMATAIL_CHAOS_FOR (6 s) long, by
@@ -69,7 +70,7 @@ func (c *chance) event() {
 		c.write[i].set(l)
 		c.read[i].set(l)
 	}
-	switch c.rng.IntN(11) {
+	switch c.rng.IntN(12) {
 	case 0, 1:
 		n.kill()
 		begin("kill", n.start)
@@ -104,8 +105,20 @@ func (c *chance) event() {
 		n.start()
 		c.fault("restart with another arena")
 	case 10:
-		n.setBack()
+		if n.setBack(); c.rng.IntN(3) == 0 {
+			c.clockBack.Add(int64(time.Minute))
+		}
 		c.fault("clock set back")
+	case 11:
+		if in := c.full - c.out; i >= c.full || in <= 3 {
+			return // as many as there are replicas stay
+		}
+		c.out++
+		c.leave(i)
+		begin("node out of the description", func() {
+			c.out--
+			c.join(i)
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,6 +61,10 @@ type site struct {
 	began  time.Time
 	faults map[string]int
 
+	observers []observer
+	gone      []bool       // nodes that are not of the cluster at present
+	clockBack atomic.Int64 // of the producers in this process, ns
+
 	feeding, reading struct {
 		ctx context.Context
 		context.CancelFunc
@@ -83,7 +88,7 @@ func newSite(t testing.TB, c siteConfig) *site {
 	if c.arena == 0 {
 		c.arena = 16 << 20
 	}
-	s := &site{t: t, siteConfig: c, dir: t.TempDir(), faults: map[string]int{}, began: time.Now()}
+	s := &site{t: t, siteConfig: c, dir: t.TempDir(), faults: map[string]int{}, began: time.Now(), gone: make([]bool, c.full+c.partial)}
 	sockets, err := os.MkdirTemp("", "chaos") // t's own is too long a path for a socket
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +121,7 @@ func newSite(t testing.TB, c siteConfig) *site {
 		n.start()
 		t.Cleanup(n.kill)
 	}
-	if s.produce(written); !c.elsewhere {
+	if s.produce(); !c.elsewhere {
 		s.follow()
 	}
 	return s
@@ -136,6 +141,9 @@ func freeAddr(t testing.TB, host string) string {
 func (s *site) described(addr func(i int) string) cluster.Description {
 	var d cluster.Description
 	for i, n := range s.nodes {
+		if s.gone[i] {
+			continue
+		}
 		roles := cluster.Data | cluster.Metadata
 		if i >= len(s.nodes)-s.partial {
 			roles = cluster.Data
@@ -169,7 +177,7 @@ func logger() *slog.Logger {
 }
 
 // produce opens the producers, and appends a first record to each shard.
-func (s *site) produce(d cluster.Description) {
+func (s *site) produce() {
 	t := s.t
 	var err error
 	if s.elsewhere {
@@ -183,7 +191,7 @@ func (s *site) produce(d cluster.Description) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.store.Close() })
-		s.cache, err = producer.NewReplicaCache(producer.ReplicaConfig{Source: s.source(d), Store: s.store, Owner: "chaos", Logger: logger()})
+		s.cache, err = producer.NewReplicaCache(producer.ReplicaConfig{Source: s.observed(func(i int) string { return s.write[i].addr() }), Store: s.store, Owner: "chaos", Logger: logger()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +202,7 @@ func (s *site) produce(d cluster.Description) {
 		var k sink = &nodeSink{addr: s.nodes[0].Listen, shard: shard}
 		if !s.ownsStore {
 			k = &appenderSink{open: func(ctx context.Context) (*producer.Appender, error) {
-				return openAppender(ctx, s.store, shard, s.cache)
+				return s.openAppender(ctx, shard)
 			}}
 		}
 		f := newFeed(shard, k, s.seed)
@@ -211,14 +219,15 @@ func (s *site) produce(d cluster.Description) {
 	}
 }
 
-func openAppender(ctx context.Context, store *durable.Dir, shard layout.Shard, cache producer.Cache) (*producer.Appender, error) {
-	log, err := store.Log(shard.String())
+func (s *site) openAppender(ctx context.Context, shard layout.Shard) (*producer.Appender, error) {
+	log, err := s.store.Log(shard.String())
 	if err != nil {
 		return nil, err
 	}
-	a, err := producer.Open(ctx, producer.Config{Shard: shard, Log: log, Cache: cache, Logger: logger(),
+	a, err := producer.Open(ctx, producer.Config{Shard: shard, Log: log, Cache: s.cache, Logger: logger(),
+		Clock: func() time.Time { return time.Unix(0, time.Now().UnixNano()-s.clockBack.Load()) },
 		ReadTail: func(ctx context.Context, pos uint64, p []byte) (int, error) {
-			return store.ReadAt(ctx, shard.String(), pos, p)
+			return s.store.ReadAt(ctx, shard.String(), pos, p)
 		}})
 	if err != nil {
 		log.Close()
@@ -246,14 +255,14 @@ func (s *site) follow() {
 		s.reading.ctx, s.reading.CancelFunc = context.WithCancel(context.Background())
 		s.t.Cleanup(s.stopReading)
 	}
-	direct := reader.Config{Transport: reader.SHM, Cluster: s.source(s.described(s.own))}
+	direct := reader.Config{Transport: reader.SHM, Cluster: s.observed(s.own)}
 	if s.rxe != nil {
 		direct.Transport, direct.RDMA = reader.RDMA, rdma.DefaultConfig()
 		direct.RDMA.Device = s.rxe.dev[1]
 		direct.ReadTimeout = time.Second // of an emulated processor
 	}
 	s.direct = s.readers(direct)
-	s.tcp = s.readers(reader.Config{Transport: reader.TCP, Cluster: s.source(s.described(func(i int) string { return s.read[i].addr() }))})
+	s.tcp = s.readers(reader.Config{Transport: reader.TCP, Cluster: s.observed(func(i int) string { return s.read[i].addr() })})
 }
 
 func (s *site) stopReading() {
@@ -319,7 +328,7 @@ func (s *site) check() {
 // holders returns the nodes that hold what is appended to a shard now, full
 // replicas only, as indices.
 func (s *site) holders(f *feed) []int {
-	v, err := cluster.NewView(s.nodes[0].Cluster)
+	v, err := cluster.NewView(s.described(s.own))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -331,7 +340,7 @@ func (s *site) holders(f *feed) []int {
 	v.Extent(f.shard.Hash(info.Incarnation), layout.Extent(info.Length), &set)
 	var all []int
 	for _, i := range set.Full() {
-		all = append(all, int(i))
+		all = append(all, slices.IndexFunc(s.nodes, func(n *node) bool { return n.Name == v.Nodes[i].Name }))
 	}
 	return all
 }
