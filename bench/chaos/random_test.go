@@ -35,6 +35,7 @@ func TestRealChaosRandom(t *testing.T) {
 	}
 	t.Logf("report: random chaos for %v: RMATAIL_CHAOS_SEED=%d", long, seed)
 	c := &chance{site: newSite(t, siteConfig{full: 5, partial: 1, shards: 3, seed: seed}), rng: rand.New(rand.NewPCG(seed, 31)), ends: map[int]func(){}}
+	c.wanderers()
 	c.site.pass(time.Second)
 	for end := time.Now().Add(long); time.Now().Before(end); {
 		c.event()

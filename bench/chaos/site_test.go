@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -285,16 +286,32 @@ func (s *site) readers(cfg reader.Config) *reader.Cluster {
 	}
 	s.t.Cleanup(func() { all.Close() })
 	for _, f := range s.feeds {
-		r, err := all.Reader(ctx, f.shard.String(), reader.Earliest())
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		s.t.Cleanup(func() { r.Close() })
-		x := &tailer{name: fmt.Sprintf("%v reader of %v", cfg.Transport, f.shard), shard: f.shard, feed: f.timed(), r: r}
-		s.tails = append(s.tails, x)
-		s.reading.Go(func() { x.run(s.reading.ctx) })
+		s.tail(all, f, &tailer{name: fmt.Sprintf("%v reader of %v", cfg.Transport, f.shard), feed: f.timed()})
 	}
 	return all
+}
+
+// tail starts a reader of a shard.
+func (s *site) tail(c *reader.Cluster, f *feed, x *tailer) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var err error
+	if x.r, err = c.Reader(ctx, f.shard.String(), reader.Earliest()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { x.r.Close() })
+	x.shard = f.shard
+	s.tails = append(s.tails, x)
+	s.reading.Go(func() { x.run(s.reading.ctx) })
+}
+
+// wanderers adds readers that seek to and fro.
+func (s *site) wanderers() {
+	for i, c := range []*reader.Cluster{s.direct, s.tcp} {
+		for _, f := range s.feeds {
+			s.tail(c, f, &tailer{name: fmt.Sprintf("wanderer %d of %v", i, f.shard), wander: rand.New(rand.NewPCG(s.seed, uint64(f.shard.Number)))})
+		}
+	}
 }
 
 // fault notes that something was broken.
@@ -364,7 +381,9 @@ func (s *site) back(from time.Time, limit time.Duration) time.Duration {
 	const steady = time.Second
 	latest := func(of func(*tailer) int64) (at time.Time) {
 		for _, x := range s.tails {
-			at = later(at, time.Unix(0, of(x)))
+			if x.wander == nil {
+				at = later(at, time.Unix(0, of(x)))
+			}
 		}
 		return at
 	}
@@ -372,7 +391,7 @@ func (s *site) back(from time.Time, limit time.Duration) time.Duration {
 		s.check()
 		last := later(from, latest(func(x *tailer) int64 { return x.durableAt.Load() }))
 		for _, x := range s.tails {
-			if !time.Unix(0, x.cacheAt.Load()).After(last.Add(steady)) {
+			if x.wander == nil && !time.Unix(0, x.cacheAt.Load()).After(last.Add(steady)) {
 				return false
 			}
 		}
@@ -408,6 +427,9 @@ func (s *site) state() string {
 func (s *site) finish(what string) {
 	s.t.Helper()
 	s.stopFeeding()
+	for _, x := range s.tails {
+		x.straight.Store(true)
+	}
 	lost := 0
 	for _, f := range s.feeds {
 		info, err := s.info(f.shard)
