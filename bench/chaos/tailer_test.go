@@ -119,5 +119,5 @@ func (t *tailer) delivered(now time.Time) {
 func (t *tailer) between(from, to time.Time) []time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return within2(t.mu.took, from, to)
+	return endedIn(t.mu.took, from, to)
 }
