@@ -118,6 +118,12 @@ func newWorld(c chooser, s scenario, broken breakage, fail func(string, ...any))
 	w.granted = make([]ballot, len(w.nodes))
 	w.writers[0] = newModelWriter(w)
 	w.readers = []*modelReader{newModelReader(w), newModelReader(w)}
+	if w.prompt { // a shard that the cache has never had is read from the store at once
+		for !w.readers[0].f.mu.seen || !w.readers[1].f.mu.seen {
+			w.now = w.now.Add(10 * time.Millisecond)
+			w.run(0)
+		}
+	}
 	return w
 }
 

@@ -127,6 +127,7 @@ func TestRealChaosSmallArena(t *testing.T) {
 	s := newSite(t, siteConfig{full: 3, arena: arena})
 	s.grow(20 * arena)
 	s.follow() // late readers; those of before were served as it came
+	s.wanderers()
 	s.pass(time.Second)
 	s.appendsSucceeded()
 	s.finish("arenas of 5 % of what is appended")

@@ -15,6 +15,7 @@ type chance struct {
 	rng *rand.Rand
 	// ends undo what goes on at present, by node.
 	ends map[int]func()
+	out  int // nodes that are not of the cluster at present
 }
 
 // TestRealChaosRandom breaks things at random: RMATAIL_CHAOS_FOR (6 s) long, by
@@ -34,6 +35,7 @@ func TestRealChaosRandom(t *testing.T) {
 	}
 	t.Logf("report: random chaos for %v: RMATAIL_CHAOS_SEED=%d", long, seed)
 	c := &chance{site: newSite(t, siteConfig{full: 5, partial: 1, shards: 3, seed: seed}), rng: rand.New(rand.NewPCG(seed, 31)), ends: map[int]func(){}}
+	c.wanderers()
 	c.site.pass(time.Second)
 	for end := time.Now().Add(long); time.Now().Before(end); {
 		c.event()
@@ -69,7 +71,7 @@ func (c *chance) event() {
 		c.write[i].set(l)
 		c.read[i].set(l)
 	}
-	switch c.rng.IntN(11) {
+	switch c.rng.IntN(12) {
 	case 0, 1:
 		n.kill()
 		begin("kill", n.start)
@@ -104,8 +106,20 @@ func (c *chance) event() {
 		n.start()
 		c.fault("restart with another arena")
 	case 10:
-		n.setBack()
+		if n.setBack(); c.rng.IntN(3) == 0 {
+			c.clockBack.Add(int64(time.Minute))
+		}
 		c.fault("clock set back")
+	case 11:
+		if in := c.full - c.out; i >= c.full || in <= 3 {
+			return // as many as there are replicas stay
+		}
+		c.out++
+		c.leave(i)
+		begin("node out of the description", func() {
+			c.out--
+			c.join(i)
+		})
 	}
 }
 

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,6 +59,10 @@ type site struct {
 	began  time.Time
 	faults map[string]int
 
+	observers []observer
+	gone      []bool       // nodes that are not of the cluster at present
+	clockBack atomic.Int64 // of the producers in this process, ns
+
 	feeding, reading struct {
 		ctx context.Context
 		context.CancelFunc
@@ -83,7 +86,7 @@ func newSite(t testing.TB, c siteConfig) *site {
 	if c.arena == 0 {
 		c.arena = 16 << 20
 	}
-	s := &site{t: t, siteConfig: c, dir: t.TempDir(), faults: map[string]int{}, began: time.Now()}
+	s := &site{t: t, siteConfig: c, dir: t.TempDir(), faults: map[string]int{}, began: time.Now(), gone: make([]bool, c.full+c.partial)}
 	sockets, err := os.MkdirTemp("", "chaos") // t's own is too long a path for a socket
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +119,7 @@ func newSite(t testing.TB, c siteConfig) *site {
 		n.start()
 		t.Cleanup(n.kill)
 	}
-	if s.produce(written); !c.elsewhere {
+	if s.produce(); !c.elsewhere {
 		s.follow()
 	}
 	return s
@@ -136,6 +139,9 @@ func freeAddr(t testing.TB, host string) string {
 func (s *site) described(addr func(i int) string) cluster.Description {
 	var d cluster.Description
 	for i, n := range s.nodes {
+		if s.gone[i] {
+			continue
+		}
 		roles := cluster.Data | cluster.Metadata
 		if i >= len(s.nodes)-s.partial {
 			roles = cluster.Data
@@ -169,7 +175,7 @@ func logger() *slog.Logger {
 }
 
 // produce opens the producers, and appends a first record to each shard.
-func (s *site) produce(d cluster.Description) {
+func (s *site) produce() {
 	t := s.t
 	var err error
 	if s.elsewhere {
@@ -183,7 +189,7 @@ func (s *site) produce(d cluster.Description) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.store.Close() })
-		s.cache, err = producer.NewReplicaCache(producer.ReplicaConfig{Source: s.source(d), Store: s.store, Owner: "chaos", Logger: logger()})
+		s.cache, err = producer.NewReplicaCache(producer.ReplicaConfig{Source: s.observed(func(i int) string { return s.write[i].addr() }), Store: s.store, Owner: "chaos", Logger: logger()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +200,7 @@ func (s *site) produce(d cluster.Description) {
 		var k sink = &nodeSink{addr: s.nodes[0].Listen, shard: shard}
 		if !s.ownsStore {
 			k = &appenderSink{open: func(ctx context.Context) (*producer.Appender, error) {
-				return openAppender(ctx, s.store, shard, s.cache)
+				return s.openAppender(ctx, shard)
 			}}
 		}
 		f := newFeed(shard, k, s.seed)
@@ -211,14 +217,15 @@ func (s *site) produce(d cluster.Description) {
 	}
 }
 
-func openAppender(ctx context.Context, store *durable.Dir, shard layout.Shard, cache producer.Cache) (*producer.Appender, error) {
-	log, err := store.Log(shard.String())
+func (s *site) openAppender(ctx context.Context, shard layout.Shard) (*producer.Appender, error) {
+	log, err := s.store.Log(shard.String())
 	if err != nil {
 		return nil, err
 	}
-	a, err := producer.Open(ctx, producer.Config{Shard: shard, Log: log, Cache: cache, Logger: logger(),
+	a, err := producer.Open(ctx, producer.Config{Shard: shard, Log: log, Cache: s.cache, Logger: logger(),
+		Clock: func() time.Time { return time.Unix(0, time.Now().UnixNano()-s.clockBack.Load()) },
 		ReadTail: func(ctx context.Context, pos uint64, p []byte) (int, error) {
-			return store.ReadAt(ctx, shard.String(), pos, p)
+			return s.store.ReadAt(ctx, shard.String(), pos, p)
 		}})
 	if err != nil {
 		log.Close()
@@ -246,14 +253,14 @@ func (s *site) follow() {
 		s.reading.ctx, s.reading.CancelFunc = context.WithCancel(context.Background())
 		s.t.Cleanup(s.stopReading)
 	}
-	direct := reader.Config{Transport: reader.SHM, Cluster: s.source(s.described(s.own))}
+	direct := reader.Config{Transport: reader.SHM, Cluster: s.observed(s.own)}
 	if s.rxe != nil {
 		direct.Transport, direct.RDMA = reader.RDMA, rdma.DefaultConfig()
 		direct.RDMA.Device = s.rxe.dev[1]
 		direct.ReadTimeout = time.Second // of an emulated processor
 	}
 	s.direct = s.readers(direct)
-	s.tcp = s.readers(reader.Config{Transport: reader.TCP, Cluster: s.source(s.described(func(i int) string { return s.read[i].addr() }))})
+	s.tcp = s.readers(reader.Config{Transport: reader.TCP, Cluster: s.observed(func(i int) string { return s.read[i].addr() })})
 }
 
 func (s *site) stopReading() {
@@ -276,190 +283,30 @@ func (s *site) readers(cfg reader.Config) *reader.Cluster {
 	}
 	s.t.Cleanup(func() { all.Close() })
 	for _, f := range s.feeds {
-		r, err := all.Reader(ctx, f.shard.String(), reader.Earliest())
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		s.t.Cleanup(func() { r.Close() })
-		x := &tailer{name: fmt.Sprintf("%v reader of %v", cfg.Transport, f.shard), shard: f.shard, feed: f.timed(), r: r}
-		s.tails = append(s.tails, x)
-		s.reading.Go(func() { x.run(s.reading.ctx) })
+		s.tail(all, f, &tailer{name: fmt.Sprintf("%v reader of %v", cfg.Transport, f.shard), feed: f.timed()})
 	}
 	return all
 }
 
-// fault notes that something was broken.
-func (s *site) fault(kind string) { s.faults[kind]++ }
-
-// pass lets the site run for a time, or until a reader fails.
-func (s *site) pass(d time.Duration) {
-	end := time.NewTimer(d)
-	defer end.Stop()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-end.C:
-			return
-		case <-tick.C:
-			s.check()
-		}
-	}
-}
-
-func (s *site) check() {
-	s.t.Helper()
-	for _, x := range s.tails {
-		if err := x.err(); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-}
-
-// holders returns the nodes that hold what is appended to a shard now, full
-// replicas only, as indices.
-func (s *site) holders(f *feed) []int {
-	v, err := cluster.NewView(s.nodes[0].Cluster)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	info, err := s.info(f.shard)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	var set cluster.Replicas
-	v.Extent(f.shard.Hash(info.Incarnation), layout.Extent(info.Length), &set)
-	var all []int
-	for _, i := range set.Full() {
-		all = append(all, int(i))
-	}
-	return all
-}
-
-func (s *site) info(shard layout.Shard) (durable.Info, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+// tail starts a reader of a shard.
+func (s *site) tail(c *reader.Cluster, f *feed, x *tailer) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	return s.direct.Stat(ctx, shard.String())
-}
-
-// durableBytes is what the direct readers and those over tcp were given from the
-// store.
-func (s *site) durableBytes() (direct, tcp uint64) {
-	return s.direct.Stats().DeliveredBy["durable"], s.tcp.Stats().DeliveredBy["durable"]
-}
-
-// back waits until every reader is served by the cache again, and stays so for a
-// second; it returns how long after from the last byte of the store came.
-func (s *site) back(from time.Time, limit time.Duration) time.Duration {
-	s.t.Helper()
-	const steady = time.Second
-	latest := func(of func(*tailer) int64) (at time.Time) {
-		for _, x := range s.tails {
-			at = later(at, time.Unix(0, of(x)))
-		}
-		return at
-	}
-	ok := within(limit+steady, func() bool {
-		s.check()
-		last := later(from, latest(func(x *tailer) int64 { return x.durableAt.Load() }))
-		for _, x := range s.tails {
-			if !time.Unix(0, x.cacheAt.Load()).After(last.Add(steady)) {
-				return false
-			}
-		}
-		return true
-	})
-	if !ok {
-		s.t.Errorf("%v after the cache is back it does not serve every reader: %s", limit, s.state())
-	}
-	return max(latest(func(x *tailer) int64 { return x.durableAt.Load() }).Sub(from), 0)
-}
-
-// state says where everything is, for a failure.
-func (s *site) state() string {
-	var b strings.Builder
-	for _, f := range s.feeds {
-		fmt.Fprintf(&b, "\n%v appended to %d, %d appends failed, last: %v", f.shard, f.acked.Load(), f.errs.Load(), f.lastErr())
-	}
-	for _, x := range s.tails {
-		fmt.Fprintf(&b, "\n%s at %d, cache %v ago, store %v ago", x.name, x.pos.Load(),
-			time.Since(time.Unix(0, x.cacheAt.Load())).Round(time.Millisecond), time.Since(time.Unix(0, x.durableAt.Load())).Round(time.Millisecond))
-	}
-	for name, c := range map[string]*reader.Cluster{"direct": s.direct, "tcp": s.tcp} {
-		fmt.Fprintf(&b, "\n%s: %+v", name, c.Stats())
-	}
-	if s.cache != nil {
-		fmt.Fprintf(&b, "\nwriter: %+v", s.cache.Stats())
-	}
-	return b.String()
-}
-
-// finish stops the producers, waits for the readers to have everything that is
-// durable, holds the store against what was acknowledged, and reports.
-func (s *site) finish(what string) {
-	s.t.Helper()
-	s.stopFeeding()
-	lost := 0
-	for _, f := range s.feeds {
-		info, err := s.info(f.shard)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		if info.Length < f.acked.Load() {
-			lost++
-			s.t.Errorf("%v has %d bytes, %d were acknowledged", f.shard, info.Length, f.acked.Load())
-		}
-		if !within(catchUp, func() bool {
-			s.check()
-			for _, x := range s.tails {
-				if x.shard == f.shard && x.pos.Load() < info.Length {
-					return false
-				}
-			}
-			return true
-		}) {
-			s.t.Fatalf("%v after the last append not everything is delivered: %s", catchUp, s.state())
-		}
-		s.verify(f, info)
-	}
-	var checked uint64
-	var wrong, gaps int64
-	for _, x := range s.tails {
-		checked, wrong, gaps = checked+x.checked.Load(), wrong+x.wrong.Load(), gaps+x.gaps.Load()
-	}
-	s.stopReading()
-	direct, tcp := s.durableBytes()
-	s.t.Logf("report: %s: %.3f GB checked, faults %s; wrong bytes %d, gaps %d, appends lost %d; %.1f MB from the store over %v",
-		what, float64(checked)/1e9, s.counted(), wrong, gaps, lost, float64(direct+tcp)/1e6, time.Since(s.began).Round(time.Second))
-}
-
-func (s *site) counted() string {
-	if len(s.faults) == 0 {
-		return "none"
-	}
-	var all []string
-	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {
-		all = append(all, fmt.Sprintf("%d %s", s.faults[kind], kind))
-	}
-	return strings.Join(all, ", ")
-}
-
-// verify reads a shard from the store and checks every byte.
-func (s *site) verify(f *feed, info durable.Info) {
-	store, err := durable.Open(s.dir, durable.Options{ReadOnly: true})
-	if err != nil {
+	var err error
+	if x.r, err = c.Reader(ctx, f.shard.String(), reader.Earliest()); err != nil {
 		s.t.Fatal(err)
 	}
-	defer store.Close()
-	p, room := make([]byte, 1<<20), []byte(nil)
-	for pos := info.First; pos < info.Length; {
-		n, err := store.ReadAt(context.Background(), f.shard.String(), pos, p)
-		if err != nil || n == 0 {
-			s.t.Fatalf("store at %d of %d: %d bytes, %v", pos, info.Length, n, err)
+	s.t.Cleanup(func() { x.r.Close() })
+	x.shard = f.shard
+	s.tails = append(s.tails, x)
+	s.reading.Go(func() { x.run(s.reading.ctx) })
+}
+
+// wanderers adds readers that seek to and fro.
+func (s *site) wanderers() {
+	for i, c := range []*reader.Cluster{s.direct, s.tcp} {
+		for _, f := range s.feeds {
+			s.tail(c, f, &tailer{name: fmt.Sprintf("wanderer %d of %v", i, f.shard), wander: rand.New(rand.NewPCG(s.seed, uint64(f.shard.Number)))})
 		}
-		if i := wrongAt(p[:n], f.shard, pos, &room); i >= 0 {
-			s.t.Fatalf("the store's byte at %d is wrong", pos+uint64(i))
-		}
-		pos += uint64(n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,10 @@ type tailer struct {
 	shard layout.Shard
 	feed  *feed // for delivery times; nil: none are kept
 	r     *reader.Reader
+	// wander makes it seek to and fro within what was appended lately; nil: it
+	// follows the end.
+	wander   *rand.Rand
+	straight atomic.Bool // it wanders no more
 
 	pos     atomic.Uint64
 	checked atomic.Uint64
@@ -62,7 +67,24 @@ func (t *tailer) run(ctx context.Context) {
 		t.checked.Add(uint64(len(b.Data)))
 		t.pos.Store(b.Position + uint64(len(b.Data)))
 		t.delivered(now)
+		if t.wander != nil && !t.straight.Load() && t.wander.IntN(20) == 0 {
+			if err := t.seek(ctx); err != nil && ctx.Err() == nil {
+				t.failed(fmt.Errorf("%s: seek: %w", t.name, err))
+				return
+			}
+		}
 	}
+}
+
+// wanderMost is how far back a reader wanders.
+const wanderMost = 8 << 20
+
+// seek goes to some position before what is known to exist.
+func (t *tailer) seek(ctx context.Context) error {
+	end := t.pos.Load() + t.r.Lag()
+	pos := end - t.wander.Uint64N(min(end, wanderMost)+1)
+	t.pos.Store(pos)
+	return t.r.Seek(ctx, reader.At(pos))
 }
 
 func (t *tailer) failed(err error) {
@@ -97,5 +119,5 @@ func (t *tailer) delivered(now time.Time) {
 func (t *tailer) between(from, to time.Time) []time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return within2(t.mu.took, from, to)
+	return endedIn(t.mu.took, from, to)
 }
