@@ -144,7 +144,7 @@ func readFirewall(ctx context.Context) Firewall {
 	}
 	// Without the kernel's part nft cannot even ask, and there are no rules. The older
 	// part has a file with the names of its tables.
-	if _, err := os.Stat("/proc/net/ip_tables_names"); err != nil && f.NFT == nil && strings.Contains(strings.Join(said, ""), unix.EPROTONOSUPPORT.Error()) {
+	if _, err := os.Stat("/proc/net/ip_tables_names"); err != nil && f.NFT == nil && strings.Contains(strings.ToLower(strings.Join(said, "")), unix.EPROTONOSUPPORT.Error()) {
 		f.Absent = true
 	}
 	return f
