@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/rmatail/rmatail/cmd/rmatail/internal/doctor"
@@ -42,7 +43,11 @@ func (c *doctorCmd) Run(p *process) error {
 		return err
 	}
 	if c.Peer != "" {
-		r = r.With(doctor.TryPeer(ctx, doctor.PeerConfig{Addr: c.Peer, For: c.For, Device: c.Device, GIDIndex: c.GIDIndex, Logger: p.quiet}))
+		peer := doctor.PeerConfig{Addr: c.Peer, For: c.For, Device: c.Device, GIDIndex: c.GIDIndex}
+		if p.logFlags.Level <= slog.LevelDebug {
+			peer.Logger = p.log // what libraries warn of is among the findings
+		}
+		r = r.With(doctor.TryPeer(ctx, peer))
 	}
 	if c.JSON {
 		err = json.NewEncoder(p.stdout).Encode(r)

@@ -162,6 +162,38 @@ func TestRxeDoctorFindsWhatIsBroken(t *testing.T) {
 		ip(t, "link set dev "+netdev+" mtu 1500", "link set dev "+netdev+" mtu 9000")
 		wantFinding(t, examined(t, "--device", d.device), "mtu", d.device, doctor.Warn, "active MTU 1024, "+netdev+" has 1500: a chunk of 4 KiB takes 4 packets")
 	})
+	t.Run("a small MTU on the way to a peer", func(t *testing.T) {
+		n := startNode(t, "--listen", d.listen, "--rdma", "require")
+		ip(t, "link set dev "+netdev+" mtu 1500", "link set dev "+netdev+" mtu 9000")
+		r := examined(t, "--peer", n.addr, "--device", d.device, "--for", "200ms")
+		wantFinding(t, r, "peer-mtu", n.addr, doctor.Warn, "path MTU 1024, the smaller of both ends': a chunk of 4 KiB takes 4 packets")
+		if f := firstFinding(t, r, "peer-rdma", n.addr); f.Verdict > doctor.Warn {
+			t.Errorf("%+v", f)
+		}
+	})
+	t.Run("all packets of a peer are lost", func(t *testing.T) {
+		n := startNode(t, "--listen", d.listen, "--rdma", "require")
+		away := os.Getenv("RMATAIL_RXE_NET1")
+		if out, err := exec.Command("tc", "qdisc", "add", "dev", away, "root", "netem", "loss", "100%").CombinedOutput(); err != nil {
+			t.Skipf("no netem in this kernel: %v: %s", err, out)
+		}
+		t.Cleanup(func() {
+			if out, err := exec.Command("tc", "qdisc", "del", "dev", away, "root").CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+		r := examined(t, "--peer", n.addr, "--device", d.device, "--for", "200ms")
+		wantFinding(t, r, "peer-tcp", n.addr, doctor.OK, "4 KiB in ")
+		// Where the address still resolves the queue pairs get ready, and no answer comes.
+		i := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool {
+			return f.Verdict == doctor.Fail && (f.Check == "peer-rtr" && strings.Contains(strings.Join(f.Fix, " "), "ping -c 3") ||
+				f.Check == "peer-rdma" && strings.Contains(f.Found, "no packet comes back") && strings.Contains(strings.Join(f.Fix, " "), "UDP port 4791"))
+		})
+		if i < 0 {
+			b, _ := json.MarshalIndent(r, "", " ")
+			t.Errorf("%s", b)
+		}
+	})
 	t.Run("no address", func(t *testing.T) {
 		ip(t, "addr del "+addr+"/24 dev "+netdev, "addr add "+addr+"/24 dev "+netdev)
 		eventually(t, "the GID to go", func() bool {

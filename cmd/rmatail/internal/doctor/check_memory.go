@@ -143,6 +143,27 @@ func (e *exam) checkRegister() {
 	}
 }
 
+// checkResources is about what is in use on each device.
+func (e *exam) checkResources() {
+	for _, d := range e.devices {
+		used, known := e.Resources[d.Name]
+		if !known {
+			continue
+		}
+		attr := e.Verbs.Devices[d.Name].Attr
+		found := fmt.Sprintf("%d queue pairs, %d memory regions, opened %d times", used["qp"], used["mr"], used["ctx"])
+		if used["ctx"] > 0 {
+			found += " (whoever removes the device waits for those)"
+		}
+		full := func(n uint64, most int) bool { return most > 0 && n*10 > uint64(most)*9 }
+		if full(used["qp"], attr.MaxQP) || full(used["mr"], attr.MaxMR) {
+			e.say("resources", d.Name, Warn, fmt.Sprintf("%s, of %d and %d: nearly all", found, attr.MaxQP, attr.MaxMR), "rdma resource show qp link "+d.Name+"   # whose they are", "rdma resource show mr dev "+d.Name)
+			continue
+		}
+		e.say("resources", d.Name, OK, found)
+	}
+}
+
 // devlink is a device's handle for the command of that name.
 func (e *exam) devlink(d rdma.Device) string {
 	if slot := e.linkBase("sys/class/infiniband/" + d.Name + "/device"); slot != "" {

@@ -23,7 +23,7 @@ func Examine(h Host) Report {
 	e.devices, e.err = h.Devices()
 	for _, check := range []func(){
 		e.checkKernel, e.checkDevices, e.checkModules, e.checkRxeKernel, e.checkLibrary, e.checkProviders, e.checkAccess, e.checkCgroup,
-		e.checkPorts, e.checkNetns, e.checkGIDs, e.checkSubnets, e.checkMTU, e.checkMemlock, e.checkRegister, e.checkHugePages, e.checkFork,
+		e.checkPorts, e.checkNetns, e.checkGIDs, e.checkSubnets, e.checkMTU, e.checkMemlock, e.checkRegister, e.checkResources, e.checkHugePages, e.checkFork,
 		e.checkFirewall, e.checkCongestion, e.checkCounters, e.checkPCIe, e.checkClock,
 	} {
 		check()

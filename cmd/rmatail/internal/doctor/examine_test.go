@@ -2,7 +2,9 @@ package doctor
 
 import (
 	"encoding/json"
+	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -19,14 +21,44 @@ type want struct {
 // TestMachines examines machines of the shapes that users have reported. The ids
 // are those of docs/doctor.md.
 func TestMachines(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		file    string
-		changes []string
-		verdict Verdict
-		rdma    bool
-		wants   []want
-	}{
+	for _, c := range machines() {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMachine(t, c.file, c.changes...)
+			r := Examine(m.host)
+			for _, w := range c.wants {
+				if !has(r, w) {
+					t.Errorf("no finding %+v", w)
+				}
+			}
+			if r.Verdict != c.verdict || r.RDMA != c.rdma {
+				t.Errorf("verdict %v, RDMA %v; want %v, %v", r.Verdict, r.RDMA, c.verdict, c.rdma)
+			}
+			for _, f := range r.Findings {
+				if f.Verdict != OK && len(f.Fix) == 0 {
+					t.Errorf("%s %s: %v without a command that mends it: %s", f.Check, f.On, f.Verdict, f.Found)
+				}
+			}
+			if t.Failed() {
+				var b strings.Builder
+				_ = r.WriteText(&b, All)
+				t.Log("\n" + b.String())
+			}
+		})
+	}
+}
+
+// machineCase is a machine, and what is to be found out about it.
+type machineCase struct {
+	name    string
+	file    string
+	changes []string
+	verdict Verdict
+	rdma    bool
+	wants   []want
+}
+
+func machines() []machineCase {
+	return []machineCase{
 		{"no RDMA at all", "bare.txt", nil, Warn, false, []want{
 			{"devices", "", Warn, "no RDMA device: this host reads over shared memory and TCP", ""},
 			{"modules", "", Warn, "has no loadable modules", "boot a kernel"},
@@ -105,6 +137,8 @@ func TestMachines(t *testing.T) {
 		{"C82 C83 the device has no keys left", "mlx5.txt", []string{"@verbs mlx5_0 register=ENOMEM"}, Fail, false, []want{{"register", "mlx5_0", Fail, "the device has no room for more keys", "rdma resource show"}, {"register", "mlx5_0", Fail, "", "devlink dev reload pci/0000:41:00.0"}}},
 		{"C83 try again", "mlx5.txt", []string{"@verbs mlx5_0 register=EAGAIN"}, Fail, false, []want{{"register", "mlx5_0", Fail, "left by killed ones", ""}}},
 		{"C82 an arena above the device's limit", "mlx5.txt", []string{"@verbs mlx5_0 maxmr=1048576"}, Fail, false, []want{{"register", "mlx5_0", Fail, "at most 1 MiB at once, the arena has 64 MiB", "rmatail serve --arena 1048576"}}},
+		{"C82 C129 nearly all queue pairs are in use", "mlx5.txt", []string{"@verbs mlx5_0 maxqp=100", "@resources mlx5_0 qp=95 mr=2 ctx=3"}, Warn, true, []want{{"resources", "mlx5_0", Warn, "95 queue pairs, 2 memory regions, opened 3 times (whoever removes the device waits for those), of 100", "rdma resource show qp"}}},
+		{"C129 who has a device open", "mlx5.txt", []string{"@resources mlx5_0 qp=1 mr=0 ctx=1"}, OK, true, []want{{"resources", "mlx5_0", OK, "opened 1 times", ""}}},
 		{"C85 huge pages that do not do", "rxe.txt", []string{`proc/meminfo HugePages_Total:       10\nHugePages_Free:        8\nHugePages_Rsvd:        3\nHugepagesize:       2048 kB`}, Warn, true, []want{{"hugepages", "", Warn, "5 of 10 pages of 2 MiB are free, serve --huge-pages needs 32", "sysctl -w vm.nr_hugepages=37"}}},
 		{"huge pages enough", "rxe.txt", []string{`proc/meminfo HugePages_Total:       40\nHugePages_Free:        40\nHugePages_Rsvd:        0\nHugepagesize:       2048 kB`}, Warn, true, []want{{"hugepages", "", OK, "40 of 2 MiB are free, 32 are needed", ""}}},
 		{"C86 C87 C88 fork-safe", "rxe.txt", []string{"@env RDMAV_FORK_SAFE=1"}, Warn, true, []want{{"fork", "", Warn, "RDMAV_FORK_SAFE is set: registering memory is slow, for nothing, as rmatail does not fork; with huge pages it fails", "unset"}}},
@@ -135,29 +169,6 @@ func TestMachines(t *testing.T) {
 		{"a slow clock", "bare.txt", []string{"sys/devices/system/clocksource/clocksource0/current_clocksource hpet", "@clock unsynced"}, Warn, false, []want{
 			{"clock", "", Warn, "clock source hpet: reading the time costs microseconds", "echo tsc"}, {"clock", "", Warn, "not synchronised", "timedatectl"}}},
 		{"one device is asked for", "mlx5.txt", []string{device("mlx5_1", "mlx5_core", "sys/class/infiniband/mlx5_1/ports/1/state 1: DOWN")}, Fail, true, []want{{"port", "mlx5_1 port 1", Fail, "DOWN", ""}}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			m := newMachine(t, c.file, c.changes...)
-			r := Examine(m.host)
-			for _, w := range c.wants {
-				if !has(r, w) {
-					t.Errorf("no finding %+v", w)
-				}
-			}
-			if r.Verdict != c.verdict || r.RDMA != c.rdma {
-				t.Errorf("verdict %v, RDMA %v; want %v, %v", r.Verdict, r.RDMA, c.verdict, c.rdma)
-			}
-			for _, f := range r.Findings {
-				if f.Verdict != OK && len(f.Fix) == 0 {
-					t.Errorf("%s %s: %v without a command that mends it: %s", f.Check, f.On, f.Verdict, f.Found)
-				}
-			}
-			if t.Failed() {
-				var b strings.Builder
-				_ = r.WriteText(&b, All)
-				t.Log("\n" + b.String())
-			}
-		})
 	}
 }
 
@@ -229,6 +240,27 @@ func TestEmptyMachine(t *testing.T) {
 	r := Examine(m.host)
 	if r.RDMA || r.Count(Fail) != 0 || r.Count(Unknown) == 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// docs/doctor.md has every kind of check, and every case that is tested here.
+func TestTheDocumentIsWhole(t *testing.T) {
+	doc, err := os.ReadFile("../../../../docs/doctor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := regexp.MustCompile(`\bC\d+\b`)
+	for _, c := range machines() {
+		for _, name := range id.FindAllString(c.name, -1) {
+			if !regexp.MustCompile(`\b` + name + `\b`).Match(doc) {
+				t.Errorf("%s is tested and not in docs/doctor.md", name)
+			}
+		}
+		for _, f := range Examine(newMachine(t, c.file, c.changes...).host).Findings {
+			if !strings.Contains(string(doc), "`"+f.Check+"`") {
+				t.Errorf("check %s is not in docs/doctor.md", f.Check)
+			}
+		}
 	}
 }
 

@@ -35,8 +35,11 @@ type Host struct {
 	NetnsMode    string
 	NetnsModeErr error
 	Verbs        Verbs
-	Firewall     Firewall
-	Clock        Clock
+	// Resources are the objects in use on each device, by the kernel's words: "qp",
+	// "mr", "ctx", ...
+	Resources map[string]map[string]uint64
+	Firewall  Firewall
+	Clock     Clock
 	// Env is the environment that libraries look at.
 	Env map[string]string
 	UID int

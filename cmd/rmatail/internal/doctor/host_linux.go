@@ -17,8 +17,12 @@ import (
 	"github.com/rmatail/rmatail/rdma"
 )
 
-// toolTimeout bounds a program that prints the firewall's rules.
-const toolTimeout = 5 * time.Second
+const (
+	// toolTimeout bounds a program that prints the firewall's rules.
+	toolTimeout = 5 * time.Second
+	// netlinkTimeout bounds an answer of the kernel, which takes microseconds.
+	netlinkTimeout = 2 * time.Second
+)
 
 // Here is this machine, as this process sees it. It asks the kernel, libibverbs,
 // and the tools of the packet filter, which takes up to some seconds.
@@ -29,7 +33,7 @@ func Here(ctx context.Context, want Want) (Host, error) {
 	}
 	h := Host{
 		Want: want, Root: os.DirFS("/"), Devices: rdma.Devices, Netdevs: netdevs, Lifetimes: lifetimes(),
-		Verbs: probeVerbs(mapMemory), Firewall: readFirewall(ctx), Clock: readClock(), Env: map[string]string{}, UID: os.Geteuid(),
+		Resources: resources(), Verbs: probeVerbs(mapMemory), Firewall: readFirewall(ctx), Clock: readClock(), Env: map[string]string{}, UID: os.Geteuid(),
 	}
 	h.NetnsMode, h.NetnsModeErr = rdma.NetnsMode()
 	for _, name := range []string{"RDMAV_FORK_SAFE", "IBV_FORK_SAFE", "RDMAV_HUGEPAGES_SAFE", "KUBERNETES_SERVICE_HOST"} {
@@ -42,7 +46,12 @@ func Here(ctx context.Context, want Want) (Host, error) {
 func lifetimes() map[netip.Addr]time.Duration {
 	const forever = 1<<32 - 1
 	ends := map[netip.Addr]time.Duration{}
-	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	h, err := netlinkHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return ends
+	}
+	defer h.Close()
+	addrs, err := h.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return ends
 	}
@@ -52,6 +61,46 @@ func lifetimes() map[netip.Addr]time.Duration {
 		}
 	}
 	return ends
+}
+
+// netlinkHandle is a socket whose answers are waited for a limited time.
+func netlinkHandle(family int) (*netlink.Handle, error) {
+	h, err := netlink.NewHandle(family)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.SetSocketTimeout(netlinkTimeout); err != nil {
+		h.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+// dumpTries is how often a list is asked for that changed while it was told.
+const dumpTries = 4
+
+// resources are what is in use on each device; none where the kernel does not
+// tell.
+func resources() map[string]map[string]uint64 {
+	all := map[string]map[string]uint64{}
+	h, err := netlinkHandle(unix.NETLINK_RDMA)
+	if err != nil {
+		return all
+	}
+	defer h.Close()
+	for range dumpTries {
+		list, err := h.RdmaResourceList()
+		if errors.Is(err, netlink.ErrDumpInterrupted) {
+			continue
+		}
+		if err == nil {
+			for _, r := range list {
+				all[r.Name] = r.RdmaResourceSummaryEntries
+			}
+		}
+		break
+	}
+	return all
 }
 
 func mapMemory(n int) ([]byte, func(), error) {
@@ -95,7 +144,7 @@ func readFirewall(ctx context.Context) Firewall {
 	}
 	// Without the kernel's part nft cannot even ask, and there are no rules. The older
 	// part has a file with the names of its tables.
-	if _, err := os.Stat("/proc/net/ip_tables_names"); err != nil && f.NFT == nil && strings.Contains(strings.Join(said, ""), unix.EPROTONOSUPPORT.Error()) {
+	if _, err := os.Stat("/proc/net/ip_tables_names"); err != nil && f.NFT == nil && strings.Contains(strings.ToLower(strings.Join(said, "")), unix.EPROTONOSUPPORT.Error()) {
 		f.Absent = true
 	}
 	return f

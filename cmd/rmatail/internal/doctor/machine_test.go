@@ -60,7 +60,7 @@ func (b below) ReadFile(name string) ([]byte, error) { return b.m.ReadFile(path.
 func newMachine(tb testing.TB, file string, changes ...string) *machine {
 	tb.Helper()
 	m := &machine{tb: tb, tree: fstest.MapFS{}, broken: map[string]error{}}
-	m.host = Host{Want: Want{GIDIndex: -1}, Root: m, Env: map[string]string{}, Lifetimes: map[netip.Addr]time.Duration{},
+	m.host = Host{Want: Want{GIDIndex: -1}, Root: m, Env: map[string]string{}, Lifetimes: map[netip.Addr]time.Duration{}, Resources: map[string]map[string]uint64{},
 		Verbs: Verbs{Devices: map[string]VerbsDevice{}}}
 	m.host.Devices = func() ([]rdma.Device, error) { return rdma.DevicesIn(below{m, "sys"}, m.host.Netdevs) }
 	m.include(file)
@@ -146,6 +146,15 @@ func (m *machine) fact(kind, rest string) {
 		d, err := time.ParseDuration(words[1])
 		m.check(err, rest)
 		m.host.Lifetimes[netip.MustParseAddr(words[0])] = d
+	case "resources":
+		counts := map[string]uint64{}
+		for _, w := range words[1:] {
+			kind, count, _ := strings.Cut(w, "=")
+			n, err := strconv.ParseUint(count, 10, 64)
+			m.check(err, rest)
+			counts[kind] = n
+		}
+		m.host.Resources[words[0]] = counts
 	case "mode":
 		m.host.NetnsMode = rest
 	case "library":
@@ -242,6 +251,10 @@ func (m *machine) verbs(name string, settings []string) {
 			v.RegisterErr = &ibverbs.Error{Op: "ibv_reg_mr", On: name, Errno: m.errno(value).(syscall.Errno)}
 		case "cq":
 			v.CQErr = &ibverbs.Error{Op: "ibv_create_cq", On: name, Errno: m.errno(value).(syscall.Errno)}
+		case "maxqp":
+			n, err := strconv.Atoi(value)
+			m.check(err, s)
+			v.Attr.MaxQP = n
 		case "maxmr":
 			n, err := strconv.ParseUint(value, 10, 64)
 			m.check(err, s)
