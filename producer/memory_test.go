@@ -100,33 +100,48 @@ func TestHeapIsBoundedByTheQueue(t *testing.T) {
 	}
 }
 
-// hungProducers push until they are all blocked, or have pushed enough.
+// hungProducers push until they have pushed enough, or with Block are all blocked:
+// each of them alone pushes more than the queue takes.
 func hungProducers(t *testing.T, a *Appender, record []byte, pushed int) {
 	t.Helper()
 	const producers = 16
+	n := pushed / producers / max(len(record), 200)
+	if a.cfg.Policy == Block {
+		n = a.cfg.Limits.QueueBytes/len(record) + 2*len(a.writers)*a.cfg.Limits.BatchRecords
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var wg sync.WaitGroup
-	for range producers {
-		wg.Go(func() {
-			for n := pushed / producers / max(len(record), 200); n > 0 || a.cfg.Policy == Block; n-- {
-				if _, err := a.Append(ctx, record); err != nil && !errors.Is(err, ErrDropped) {
-					if !errors.Is(err, context.Canceled) {
-						t.Error(err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var wg sync.WaitGroup
+		for range producers {
+			wg.Go(func() {
+				for range n {
+					if _, err := a.Append(ctx, record); err != nil && !errors.Is(err, ErrDropped) {
+						if !errors.Is(err, context.Canceled) {
+							t.Error(err)
+						}
+						return
 					}
-					return
 				}
-			}
-		})
+			})
+		}
+		wg.Wait()
+	}()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for a.cfg.Policy == Block && a.Stats().Blocked < producers {
+		select {
+		case <-tick.C:
+		case <-done:
+			t.Error("producers do not block")
+			return
+		}
 	}
 	if a.cfg.Policy == Block {
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		for a.Stats().Blocked < producers && ctx.Err() == nil {
-			<-tick.C
-		}
 		runtime.GC() // with all of them blocked
 		cancel()
 	}
-	wg.Wait()
+	<-done
 }
