@@ -22,7 +22,9 @@ const MaxRecord = 1 << 20
 type Limits struct {
 	// QueueRecords and QueueBytes are what may wait for the sink, 1,024 records and
 	// 4 MiB, whichever comes first. A record that is larger than the whole queue
-	// waits alone. The batch on its way comes on top.
+	// waits alone. The batch on its way comes on top, one for each shard. At most
+	// twice QueueBytes are kept alive for what waits, and twice BatchBytes for each
+	// batch on its way, however long the sink hangs.
 	QueueRecords, QueueBytes int
 	// BatchRecords and BatchBytes end a batch, 64 records and 256 KiB. A longer
 	// record is a batch of its own. BatchBytes is at most 1 MiB.

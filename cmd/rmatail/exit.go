@@ -33,10 +33,20 @@ var errUsage = errors.New("usage")
 // errSaid is matched by errors that were reported on standard error already.
 var errSaid = errors.New("reported")
 
+// exitWith is the outcome of a command that has said all, and whose exit code is
+// a part of it.
+type exitWith int
+
+func (e exitWith) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
 // exitCode reports err and says how the process ends.
 func exitCode(stderr io.Writer, err error) int {
-	if err == nil {
+	var outcome exitWith
+	switch {
+	case err == nil:
 		return exitDone
+	case errors.As(err, &outcome):
+		return int(outcome)
 	}
 	if !errors.Is(err, errSaid) {
 		fmt.Fprintln(stderr, "rmatail:", err)

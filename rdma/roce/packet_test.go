@@ -177,16 +177,18 @@ func TestPacketErrors(t *testing.T) {
 }
 
 func TestPacketSeesCongestion(t *testing.T) {
-	for name, at := range map[string]int{"read-request": 15, "ipv6-read-request": 15} {
-		f := frame(t, name)
-		var p Packet
-		mark := byte(0x03)
-		if name[0] == 'i' {
-			mark = 0x30 // low bits of the traffic class are in the second byte's upper half
-		}
-		f[at] |= mark
-		if err := p.Decode(layers.LinkTypeEthernet, f); err != nil || !p.CE {
-			t.Errorf("%s: CE %v, %v", name, p.CE, err)
+	for _, name := range []string{"read-request", "ipv6-read-request"} {
+		for ecn := range byte(4) {
+			f := frame(t, name)
+			mark := ecn
+			if name[0] == 'i' {
+				mark <<= 4 // the traffic class ends in the upper half of the second byte
+			}
+			f[15] |= mark
+			var p Packet
+			if err := p.Decode(layers.LinkTypeEthernet, f); err != nil || p.CE != (ecn == 3) {
+				t.Errorf("%s, ECN %d: CE %v, %v", name, ecn, p.CE, err)
+			}
 		}
 	}
 }

@@ -171,6 +171,10 @@ func TestBrokenFiles(t *testing.T) {
 	binary.LittleEndian.PutUint32(packet[4:], 64)
 	binary.LittleEndian.PutUint32(packet[20:], 1<<30)
 	allocates(t, "pcapng enhanced", append(append(bytes.Clone(ng), iface...), packet...))
+	binary.LittleEndian.PutUint32(packet[20:], 40) // of 32 that the block has room for
+	if _, err := Run(t.Context(), opened(t, append(append(bytes.Clone(ng), iface...), packet...)), Options{}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "40 bytes in a block of 64") {
+		t.Errorf("a packet that is longer than its block: %v", err)
+	}
 	simple := make([]byte, 32)
 	binary.LittleEndian.PutUint32(simple, blockSimple)
 	binary.LittleEndian.PutUint32(simple[4:], 32)

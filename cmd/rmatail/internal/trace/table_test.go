@@ -335,6 +335,35 @@ func TestAmbiguousPairing(t *testing.T) {
 	}
 }
 
+// Of two requests with the same PSN, the length of the answer tells which it is to.
+func TestPairingByLength(t *testing.T) {
+	a, b := newLink(), newLink()
+	b.readerQP, b.memoryQP = 0x33, 0x44
+	tp := &tape{}
+	tp.add(us, a.request(5, 512), b.request(5, 256), b.responses(5, 256)[0], a.responses(5, 512)[0])
+	r := tp.table(0).Report()
+	if len(r.Connections) != 2 || r.Total.Completed != 2 || r.Connections[0].ReaderQP != 0x11 || r.Connections[0].MemoryQP != 0x22 {
+		t.Errorf("%+v", r.Connections)
+	}
+}
+
+// A pairing that turns out wrong ends, and the right one is found.
+func TestWrongPairingEnds(t *testing.T) {
+	a, b := newLink(), newLink()
+	b.memoryQP = 0x99 // another connection that ends at the same queue pair number
+	tp := &tape{}
+	tp.add(us, a.request(1, 64), a.responses(1, 64)[0])
+	for i := range uint32(maxStrangers) {
+		tp.add(us, a.responses(2+i, 64)...)
+	}
+	tp.add(us, b.request(2+maxStrangers, 64), b.responses(2+maxStrangers, 64)[0])
+	r := tp.table(0).Report()
+	i := slices.IndexFunc(r.Connections, func(c Connection) bool { return c.MemoryQP == 0x99 })
+	if i < 0 || r.Connections[i].Completed != 1 || r.Connections[i].ReaderQP != 0x11 || r.Connections[i].Unmatched != maxStrangers {
+		t.Errorf("%+v", r.Connections)
+	}
+}
+
 func TestTableIsBounded(t *testing.T) {
 	const limit, many = 32, 5000
 	tp := &tape{}
