@@ -34,6 +34,11 @@ type tail struct {
 	// full: a partial replica lacks pos, and only full ones are asked.
 	full bool
 
+	// At most rate bytes a second are delivered, on average; 0: no cap. Nothing is
+	// before idleTo, which is when those that were are paid for.
+	rate   int64
+	idleTo time.Time
+
 	// Rests after every path, or the store, has failed at pos.
 	memoryAt, durableAt     time.Time
 	memoryRest, durableRest time.Duration
@@ -98,6 +103,11 @@ func (t *tail) next(v view) action {
 	} else if v.sealed {
 		return action{kind: doEnd}
 	}
+	if v.now.Before(t.idleTo) {
+		return action{kind: doWait, until: t.idleTo}
+	}
+	length := t.allowed(v.length)
+	end = t.allowed(end)
 	if t.level >= v.paths { // a path went away meanwhile
 		t.level = 0
 	}
@@ -109,9 +119,9 @@ func (t *tail) next(v view) action {
 	able := v.paths > 0 && (who == anyReplica || v.replicas > 0)
 	if wanted && able && !v.now.Before(t.memoryAt) {
 		if t.asking && v.replicas > 1 {
-			return action{kind: doQuorum, from: t.pos, to: v.length, path: t.level}
+			return action{kind: doQuorum, from: t.pos, to: length, path: t.level}
 		}
-		return action{kind: doRead, from: t.pos, to: v.length, path: t.level, whom: who}
+		return action{kind: doRead, from: t.pos, to: length, path: t.level, whom: who}
 	}
 	due := t.durableDue(v)
 	if !due.IsZero() && !v.now.Before(due) {
@@ -129,6 +139,29 @@ func (t *tail) next(v view) action {
 		wake = earliest(wake, latest(t.memoryAt, v.backAt))
 	}
 	return action{kind: doWait, until: wake}
+}
+
+// allowed returns how far a Reader may go at once, at most to end.
+func (t *tail) allowed(end uint64) uint64 {
+	if t.rate == 0 || end <= t.pos {
+		return end
+	}
+	return min(end, t.pos+t.burst())
+}
+
+// burst is what one step of a Reader with a rate may bring.
+func (t *tail) burst() uint64 {
+	return max(uint64(t.rate)*uint64(rateStep/time.Millisecond)/1000, 1)
+}
+
+// rateStep is for how long the bytes of one step are enough at the rate.
+const rateStep = 100 * time.Millisecond
+
+// spent takes that n bytes were delivered at now: they are paid for with time.
+func (t *tail) spent(now time.Time, n int) {
+	if t.rate > 0 {
+		t.idleTo = latest(t.idleTo, now).Add(time.Duration(float64(n) / float64(t.rate) * float64(time.Second)))
+	}
 }
 
 // durableDue returns when the store may be asked for the bytes at pos; zero if
@@ -224,7 +257,9 @@ func (t *tail) durableFailed(now time.Time) {
 }
 
 // seek starts over at another position.
-func (t *tail) seek(pos, length uint64) { *t = tail{delay: t.delay, pos: pos, born: length} }
+func (t *tail) seek(pos, length uint64) {
+	*t = tail{delay: t.delay, rate: t.rate, idleTo: t.idleTo, pos: pos, born: length}
+}
 
 // earliest returns the earlier of two times, of which zero means none.
 func earliest(a, b time.Time) time.Time {

@@ -420,6 +420,50 @@ func TestTailWaitsForAFullReplicaThatRests(t *testing.T) {
 	}
 }
 
+// TestTailRate: a Reader with a rate takes steps of 100 ms, and waits until what it
+// got is paid for; what one source brings beyond a step is paid for too.
+func TestTailRate(t *testing.T) {
+	s := newTail(0)
+	s.rate = 10_000
+	v := view{now: at(0), length: 1 << 20, paths: 1}
+	if a := s.next(v); a != (action{kind: doRead, to: 1000}) {
+		t.Fatalf("got %+v", a)
+	}
+	s.delivered(1000, FromSHM)
+	s.spent(v.now, 1000)
+	if a := s.next(v); a != (action{kind: doWait, until: at(100)}) {
+		t.Fatalf("got %+v", a)
+	}
+	v.now = at(100)
+	if a := s.next(v); a != (action{kind: doRead, from: 1000, to: 2000}) {
+		t.Fatalf("got %+v", a)
+	}
+	s.delivered(6000, FromDurable)
+	s.spent(v.now, 6000)
+	if a := s.next(v); a != (action{kind: doWait, until: at(700)}) {
+		t.Fatalf("got %+v", a)
+	}
+	v.now = at(9000) // time that passed without need is no credit
+	s.delivered(1000, FromSHM)
+	s.spent(v.now, 1000)
+	if a := s.next(v); a != (action{kind: doWait, until: at(9100)}) {
+		t.Fatalf("got %+v", a)
+	}
+	s.seek(5, 10)
+	if a := s.next(v); a != (action{kind: doWait, until: at(9100)}) {
+		t.Fatalf("Seek is no way around it: %+v", a)
+	}
+	v.now, v.paths, v.stored = at(20_000), 0, 1<<20
+	if a := s.next(v); a != (action{kind: doDurable, from: 5, to: 1005}) {
+		t.Fatalf("the store has no other rate: %+v", a)
+	}
+	s.seek(1<<20, 1<<20)
+	v.sealed = true
+	if a := s.next(v); a.kind != doEnd {
+		t.Fatalf("at the end: %+v", a)
+	}
+}
+
 // TestTailAlwaysMoves drives the machine with random outcomes. It never skips or
 // repeats a byte, asks only for bytes that exist, never waits without a limit
 // while bytes exist, and delivers everything once failures stop.
