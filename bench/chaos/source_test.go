@@ -71,6 +71,7 @@ func (s *site) member(i int, gone bool) {
 // TestRealChaosMembership: nodes leave the cluster's description and come back to
 // it. What they held moves, readers and writers follow without a restart.
 func TestRealChaosMembership(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteConfig{full: 5})
 	s.pass(settle)
 	for _, i := range s.holders(s.feeds[0])[:2] {

@@ -9,6 +9,7 @@ import (
 // append fails, every byte is right, the others do the work and not the store, and
 // the cache serves everybody in the end.
 func unharmed(t *testing.T, what string, c siteConfig, trouble, end func(s *site, node int)) {
+	t.Parallel()
 	s := newSite(t, c)
 	s.pass(settle)
 	node := s.holders(s.feeds[0])[0]
@@ -102,6 +103,7 @@ func TestRealChaosClockSetBack(t *testing.T) {
 // TestRealChaosStoringNode: a node owns the store, takes the appends and mirrors
 // them to the others; one of those is lost and comes back.
 func TestRealChaosStoringNode(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteConfig{full: 4, ownsStore: true})
 	s.pass(settle)
 	for _, i := range s.holders(s.feeds[0]) {
