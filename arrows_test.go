@@ -55,6 +55,7 @@ var arrows = map[string][]string{
 	"chunkstore/server/logging":   {},
 	"bench":                       {},
 	"bench/sink":                  {"bench", "producer", "fallback/durable", "fallback/wire", "chunkstore/layout", plot, xsys},
+	"bench/chaos":                 {},
 	"bench/service":               {"bench", "chunkstore/server/logging", "chunkstore", "chunkstore/server", "fallback/wire", "fallback/tcp"},
 	"cmd/rmatail/internal/advise": {},
 	"producer":                    {"fallback/wire", "fallback/durable", "chunkstore/layout", "chunkstore/cluster", prometheus},

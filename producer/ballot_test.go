@@ -11,6 +11,7 @@ import (
 
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
@@ -70,17 +71,14 @@ func TestNewerWriterEndsTheOlder(t *testing.T) {
 		s.add(a, 5000)
 		b := s.open(newer)
 		defer mustClose(t, b)
-		s.add(b, 5000)
-		// The older one's idea of the length is behind, so that its appends are
-		// refused by the log; its heartbeat tells it of the lease first.
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // a heartbeat
 		_, err := appendOne(t.Context(), a, []byte("x"))
 		if !errors.Is(err, ErrLeaseLost) || !errors.Is(err, wire.ErrLease) {
 			t.Errorf("append of the older writer: %v", err)
 		}
 		s.add(b, 5000)
 		synctest.Wait()
-		if n := s.copies(0, 15000); n != 3 {
+		if n := s.copies(0, 10000); n != 3 {
 			t.Errorf("a chunk has %d copies", n)
 		}
 		if n := s.lengths(); n != 3 {
@@ -229,6 +227,7 @@ func TestRestartedNodeLearnsTheLease(t *testing.T) {
 		a, b := s.open(older), s.open(newer)
 		defer mustClose(t, a)
 		defer mustClose(t, b)
+		synctest.Wait()
 		_, want := s.held()
 		s.node(1).restart()
 		s.node(2).restart()
@@ -240,4 +239,123 @@ func TestRestartedNodeLearnsTheLease(t *testing.T) {
 			t.Errorf("append of the older writer: %v", err)
 		}
 	})
+}
+
+// One node's refusal ends a writer, also when a quorum has taken the publication
+// before it came.
+func TestOneRefusalEndsTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 3, nil)
+		c := s.cache(nil)
+		defer s.end(nil, c)
+		a := s.open(c)
+		defer mustClose(t, a)
+		s.add(a, 100)
+		synctest.Wait()
+		s.node(3).arena().Leases().Acquire(testShard, layout.Ballot{Sequence: 9}, "newer", time.Minute)
+		s.node(3).set(func() { s.node(3).mu.delay = 10 * time.Millisecond })
+		s.add(a, 100) // taken by the two others
+		time.Sleep(100 * time.Millisecond)
+		s.add(a, 100) // durable, and not published any more
+		if _, err := appendOne(t.Context(), a, []byte("x")); !errors.Is(err, ErrLeaseLost) {
+			t.Errorf("append: %v", err)
+		}
+		if got := s.published(s.node(1)); got != 200 {
+			t.Errorf("published %d, want 200", got)
+		}
+	})
+}
+
+// Another writer that is faster between the question and the claim is displaced
+// with the next ballot; one that always is ends the attempts.
+func TestAcquireAgainstAFasterOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 3, nil)
+		c := s.cache(nil)
+		defer s.end(nil, c)
+		faster := func(times int) {
+			for _, n := range s.nodes {
+				left := times
+				n.set(func() {
+					n.mu.refuse = func(op wire.Op, p []byte) error {
+						if l, err := wire.ParseLease(p); op == wire.OpLease && err == nil && l.Action == wire.LeaseAcquire && left > 0 {
+							left--
+							n.arena().Leases().Acquire(testShard, layout.Ballot{Sequence: l.Ballot.Sequence + 100}, "faster", time.Minute)
+						}
+						return nil
+					}
+				})
+			}
+		}
+		faster(2)
+		b, err := c.Acquire(testShard, Preempt)
+		if err != nil || b.Sequence <= 200 {
+			t.Errorf("after two faster ones: %v, %v", b, err)
+		}
+		faster(acquireTries)
+		if b, err = c.Acquire(testShard, Preempt); !errors.Is(err, wire.ErrLease) || b != (layout.Ballot{}) {
+			t.Errorf("against one that is always faster: %v, %v", b, err)
+		}
+		for _, n := range s.nodes {
+			n.set(func() { n.mu.refuse = nil })
+			n.arena().Leases().Acquire(testShard, layout.Ballot{Sequence: 1<<64 - 1}, "last", time.Minute)
+		}
+		if b, err = c.Acquire(testShard, Preempt); !errors.Is(err, wire.ErrLease) || b != (layout.Ballot{}) {
+			t.Errorf("above the last sequence: %v, %v", b, err)
+		}
+	})
+}
+
+// An older writer that does not know of the newer one yet appends behind its back.
+// The newer one is idle: its heartbeats must not hide what is durable for ever.
+func TestIdleWriterIsOvertaken(t *testing.T) {
+	for name, log := range map[string]func(*fakeLog) Log{
+		"as the log knows": func(l *fakeLog) Log { return l },
+		// As a file's log does, it knows only what it has written itself.
+		"as only the store knows": func(l *fakeLog) Log { return &forgetfulLog{l, l.Info()} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, 3, nil)
+				older, newer := s.cache(nil), s.cache(nil)
+				defer s.end(nil, older)
+				defer newer.Close()
+				a := s.open(older)
+				defer mustClose(t, a)
+				s.add(a, 700)
+				b, err := Open(t.Context(), Config{Shard: testShard, Log: log(s.log), ReadTail: s.log.ReadAt, Cache: newer})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer mustClose(t, b)
+				time.Sleep(10 * time.Millisecond)
+				s.add(a, 700) // durable and acknowledged, and nobody can publish it
+				time.Sleep(2 * time.Second)
+				beat := func() uint64 { return entryOf(t, s.node(1).arena().Bytes(), testShard).HeartbeatMS }
+				last := beat()
+				time.Sleep(5 * time.Second)
+				if now := beat(); now != last {
+					t.Error("the heartbeat of a writer that was overtaken goes on")
+				}
+				if _, err := appendOne(t.Context(), b, []byte("x")); !errors.Is(err, ErrFenced) {
+					t.Errorf("append of the newer writer: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// forgetfulLog knows its own appends only.
+type forgetfulLog struct {
+	*fakeLog
+	info durable.Info
+}
+
+func (l *forgetfulLog) Info() durable.Info { return l.info }
+
+func (l *forgetfulLog) Append(ctx context.Context, off uint64, p []byte) (end uint64, err error) {
+	if end, err = l.fakeLog.Append(ctx, off, p); err == nil {
+		l.info.Length = end
+	}
+	return end, err
 }

@@ -89,3 +89,38 @@ func (m *missing) bytes() (n uint64) {
 	}
 	return n
 }
+
+// lacks notes a gap, which repair will close.
+func (n *node) lacks(g gap) {
+	top := n.c.top.Load()
+	index, ok := top.view.Node(n.name)
+	if !ok {
+		return
+	}
+	var set cluster.Replicas
+	n.mu.Lock()
+	n.mu.missing.add(g, func(extent uint64) bool {
+		top.view.Extent(g.s.hash, extent, &set)
+		return slices.Contains(set.Full(), uint16(index))
+	})
+	n.mu.Unlock()
+	n.c.rouse()
+}
+
+// gap returns the oldest gap, if the node can be repaired now.
+func (n *node) gap() (g gap, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.mu.missing.gaps) == 0 || n.mu.state != nodeLive && n.mu.state != nodeLocal {
+		return gap{}, false
+	}
+	return n.mu.missing.gaps[0], true
+}
+
+// closed notes that a gap is closed up to from, of which some bytes were given up.
+func (n *node) closed(g gap, from, forgone uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.missing.advance(g, from)
+	n.mu.missing.forgone += forgone
+}

@@ -66,7 +66,7 @@ func replicaFaults(t *testing.T, seed uint64) (faults, appended uint64) {
 		case 6:
 			r := rand.New(rand.NewPCG(seed, rng.Uint64()))
 			n.set(func() {
-				n.mu.refuse = func(wire.Op) error {
+				n.mu.refuse = func(wire.Op, []byte) error {
 					if r.IntN(10) == 0 {
 						return &wire.Error{Status: wire.StatusBusy}
 					}
@@ -147,11 +147,17 @@ func (s *site) look() {
 func TestOpenAmongRuins(t *testing.T) {
 	for name, ruin := range map[string]func(*fakeNode){
 		"dead": (*fakeNode).kill, "frozen": (*fakeNode).freeze,
-		"slow":  func(n *fakeNode) { n.set(func() { n.mu.delay = time.Hour }) },
-		"mute":  func(n *fakeNode) { n.set(func() { n.mu.refuse = func(wire.Op) error { return wire.ErrBusy } }) },
-		"bad":   func(n *fakeNode) { n.set(func() { n.mu.refuse = func(wire.Op) error { return wire.ErrBadRequest } }) },
-		"full":  func(n *fakeNode) { n.set(func() { n.mu.refuse = func(wire.Op) error { return wire.ErrInternal } }) },
-		"going": func(n *fakeNode) { n.set(func() { n.mu.refuse = func(wire.Op) error { return wire.ErrClosing } }) },
+		"slow": func(n *fakeNode) { n.set(func() { n.mu.delay = time.Hour }) },
+		"mute": func(n *fakeNode) { n.set(func() { n.mu.refuse = func(wire.Op, []byte) error { return wire.ErrBusy } }) },
+		"bad": func(n *fakeNode) {
+			n.set(func() { n.mu.refuse = func(wire.Op, []byte) error { return wire.ErrBadRequest } })
+		},
+		"full": func(n *fakeNode) {
+			n.set(func() { n.mu.refuse = func(wire.Op, []byte) error { return wire.ErrInternal } })
+		},
+		"going": func(n *fakeNode) {
+			n.set(func() { n.mu.refuse = func(wire.Op, []byte) error { return wire.ErrClosing } })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -34,10 +34,10 @@ type fakeNode struct {
 		arena  *chunkstore.Arena
 		ttl    time.Duration
 		conns  map[net.Conn]bool
-		dead   bool                // refuses connections
-		frozen chan struct{}       // not nil: nothing is answered before it is closed
-		delay  time.Duration       // of each request
-		refuse func(wire.Op) error // if it returns an error, that is the answer
+		dead   bool                        // refuses connections
+		frozen chan struct{}               // not nil: nothing is answered before it is closed
+		delay  time.Duration               // of each request
+		refuse func(wire.Op, []byte) error // of a payload: if it returns an error, that is the answer
 	}
 	requests atomic.Int64
 	ended    chan struct{} // closed at the end of the test
@@ -208,7 +208,7 @@ func (n *fakeNode) answer(op wire.Op, p []byte) ([]byte, error) {
 	refuse := n.mu.refuse
 	n.mu.Unlock()
 	if refuse != nil {
-		if err := refuse(op); err != nil {
+		if err := refuse(op, p); err != nil {
 			return nil, err
 		}
 	}

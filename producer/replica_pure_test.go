@@ -105,7 +105,8 @@ func TestRecentWindow(t *testing.T) {
 	s.note(end, end+100, now) // a piece of a chunk: it is needed from its start
 	want(1, end, end+100)
 	s.note(end+100, end+200, now.Add(time.Millisecond))
-	want(time.Second, end, end+200)
+	now = now.Add(time.Millisecond)
+	want(time.Millisecond, end, end+200)
 	if s.bury(now.Add(s.ttl - time.Second)) {
 		t.Error("buried before its time")
 	}

@@ -348,8 +348,8 @@ func TestViewChange(t *testing.T) {
 		if n := s.lengths(); n != 3 {
 			t.Errorf("the length is on %d nodes after the move", n)
 		}
-		if n := s.node(1).requests.Load() - gone; n != 0 {
-			t.Errorf("%d requests to a node that has left", n)
+		if n := s.node(1).requests.Load() - gone; n != 0 || len(s.node(1).mu.conns) != 0 {
+			t.Errorf("%d requests to a node that has left, %d connections", n, len(s.node(1).mu.conns))
 		}
 		// Three copies of 5 nodes, of which 2 are new: 1.2 of them move, and n1's.
 		if moved = s.reads.Load(); moved > 2_000_000 || moved < 500_000 {

@@ -17,6 +17,7 @@ type site struct {
 	*siteWriter
 	c     *Cluster
 	views *views
+	keeps bool // nodes remember what they were
 
 	mu    sync.Mutex
 	nodes map[string]*siteNode
@@ -293,10 +294,10 @@ func (w *siteWriter) run(seed, total uint64) {
 	for w.pos < total {
 		w.append(1 + rng.IntN([]int{30, 300, 9000, 120_000}[rng.IntN(4)]))
 		w.publish(0)
-		if rng.IntN(8) == 0 {
+		if rng.IntN(8) == 0 && w.s.keeps {
 			w.s.keep()
 		}
-		<-time.After(time.Duration(rng.IntN(4000)) * time.Microsecond)
+		<-time.After(time.Duration(1+rng.IntN(4000)) * time.Microsecond)
 	}
 }
 

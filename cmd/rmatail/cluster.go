@@ -133,7 +133,7 @@ func notes(v *cluster.View) (notes []string) {
 		notes = append(notes, fmt.Sprintf("%d full replicas of an extent: with 3 any two nodes may be lost without a read of the durable store", v.Full))
 	}
 	if v.MetadataReplicas < 3 {
-		notes = append(notes, fmt.Sprintf("%d replicas of a length page: with 3 one of them may be lost without a pause in publishing", v.MetadataReplicas))
+		notes = append(notes, fmt.Sprintf("%d replicas of a length page: with 3 one may be lost, and a new writer still gets its lease", v.MetadataReplicas))
 	}
 	hosts := map[string][]string{}
 	var order []string

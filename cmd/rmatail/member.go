@@ -58,7 +58,7 @@ func (c *serveCmd) cluster(p *process) (*file.Source, error) {
 		return nil, nil
 	}
 	if c.Cluster == "" || c.Node == "" {
-		return nil, fmt.Errorf("%w: --cluster FILE and --node NAME go together", errUsage)
+		return nil, fmt.Errorf("%w: --cluster FILE (RMATAIL_CLUSTER) and --node NAME (RMATAIL_NODE) go together", errUsage)
 	}
 	var twice []string
 	for _, f := range []struct {

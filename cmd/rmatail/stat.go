@@ -21,7 +21,8 @@ type statCmd struct {
 
 func (c *statCmd) Help() string {
 	return `With --cluster the nodes are shown with how they are, and the shards with how far each metadata replica of their length page is behind
-the durable store, and who writes. A node's hit rate is the part of the last 256 KiB of each shard that it holds, of what placement gives it.`
+the durable store, and who writes. A node's hit rate is the part of the last 256 KiB of each shard that it holds, of what placement gives it;
+missing is what the writers of the store's node have put and it still lacks.`
 }
 
 func (c *statCmd) Run(p *process) error {

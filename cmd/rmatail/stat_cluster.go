@@ -70,7 +70,7 @@ func writeSurvey(out io.Writer, r survey.Report, v *cluster.View) error {
 	}
 	fmt.Fprintf(w, "cluster %s: %d of %d nodes up; an extent has %d full replicas and %d partial ones, a length page %d\n\n",
 		nameOr(r.Name, "(no name)"), up, len(r.Nodes), v.Full, v.Partial, v.MetadataReplicas)
-	fmt.Fprintln(w, "NODE\tADDRESS\tROLES\tUP\tEPOCH\tMEMORY\tPUTS\tPUBLISHED\tTCP READS\tLEASES\tHIT RATE")
+	fmt.Fprintln(w, "NODE\tADDRESS\tROLES\tUP\tEPOCH\tMEMORY\tPUTS\tPUBLISHED\tTCP READS\tLEASES\tHIT RATE\tMISSING")
 	for _, n := range r.Nodes {
 		roles := strings.Join(n.Roles, ",")
 		if n.Partial {
@@ -79,8 +79,12 @@ func writeSurvey(out io.Writer, r survey.Report, v *cluster.View) error {
 		if n.Store {
 			roles += ",store"
 		}
+		missing := "-"
+		if n.Missing != nil {
+			missing = about(float64(*n.Missing))
+		}
 		if !n.Up {
-			fmt.Fprintf(w, "%s\t%s\t%s\tdown\t-\t-\t-\t-\t-\t-\t-\n", n.Name, n.Addr, roles)
+			fmt.Fprintf(w, "%s\t%s\t%s\tdown\t-\t-\t-\t-\t-\t-\t-\t%s\n", n.Name, n.Addr, roles, missing)
 			continue
 		}
 		hit := "-"
@@ -88,8 +92,8 @@ func writeSurvey(out io.Writer, r survey.Report, v *cluster.View) error {
 			hit = fmt.Sprintf("%.1f %%", 100**n.HitRate)
 		}
 		used := float64(n.Extents.Used) * layout.ExtentSize
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%016x\t%s of %s\t%d\t%d\t%d\t%d\t%s\n", n.Name, n.Addr, roles, uptime(n.Uptime), n.Epoch,
-			about(used), about(float64(n.Arena)), n.Puts, n.Publishes, n.Reads, n.Leases, hit)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%016x\t%s of %s\t%d\t%d\t%d\t%d\t%s\t%s\n", n.Name, n.Addr, roles, uptime(n.Uptime), n.Epoch,
+			about(used), about(float64(n.Arena)), n.Puts, n.Publishes, n.Reads, n.Leases, hit, missing)
 	}
 	fmt.Fprintln(w, "\nSHARD\tLENGTH\tLAG\tBEHIND\tWRITER")
 	for _, s := range r.Shards {

@@ -79,6 +79,9 @@ type Node struct {
 	// HitRate is the part of the recent chunks placed on it that it holds; nil: there
 	// are none.
 	HitRate *float64 `json:"hit_rate"`
+	// Missing is what the writers of the store's node have put, and this node still
+	// lacks, in bytes; nil: not known.
+	Missing *uint64 `json:"missing_bytes"`
 	// Stat is everything that the node says of itself.
 	Stat json.RawMessage `json:"stat,omitempty"`
 
@@ -215,6 +218,7 @@ func (s *survey) prepare() {
 
 // sum fills in what follows from all answers.
 func (s *survey) sum() {
+	s.missing()
 	for i := range s.report.Nodes {
 		if n := &s.report.Nodes[i]; n.chunks > 0 {
 			rate := float64(n.held) / float64(n.chunks)
@@ -228,6 +232,30 @@ func (s *survey) sum() {
 			if r.Error == "" {
 				shard.Lag = min(shard.Lag, r.Lag)
 			}
+		}
+	}
+}
+
+// missing takes from the owner of the store what its writers know of the other nodes.
+func (s *survey) missing() {
+	owner, ok := s.view.Node(s.view.Store.Node)
+	if !ok || !s.report.Nodes[owner].Up {
+		return
+	}
+	var st struct {
+		Replicas struct {
+			Nodes []struct {
+				Node    string `json:"node"`
+				Missing uint64 `json:"missing_bytes"`
+			} `json:"nodes"`
+		} `json:"replicas"`
+	}
+	if json.Unmarshal(s.report.Nodes[owner].Stat, &st) != nil { // it was read as a nodeStat before
+		return
+	}
+	for _, r := range st.Replicas.Nodes {
+		if i, ok := s.view.Node(r.Node); ok {
+			s.report.Nodes[i].Missing = &r.Missing
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 // nodeStat is the part of a node's statistics that is shown.
 type nodeStat struct {
+	Node         string  `json:"node"`
 	Epoch        uint64  `json:"epoch"`
 	Uptime       float64 `json:"uptime_seconds"`
 	ArenaReads   uint64  `json:"arena_reads"`
@@ -55,6 +56,9 @@ func (s *survey) ask(ctx context.Context, n *Node, t task) error {
 		return fmt.Errorf("node statistics: %w", err)
 	}
 	n.Up = true
+	if st.Node != n.Name {
+		return fmt.Errorf("the node at %s is %q by its own account, not %q: was it started with this file?", n.Addr, st.Node, n.Name)
+	}
 	n.Epoch, n.Uptime, n.Reads, n.Durable, n.Appends = st.Epoch, st.Uptime, st.ArenaReads, st.DurableReads, st.Appends
 	n.Arena, n.Extents, n.Pages, n.Puts, n.Publishes = c.Hello().ArenaSize, st.Arena.Extents, st.Arena.Pages, st.Arena.Puts, st.Arena.Publishes
 	path := tcp.New(c, tcp.Options{})
