@@ -48,7 +48,7 @@ func Rows() []Row {
 			rows = append(rows, Row{Mode: Queue, Cap: room, Batch: batch})
 		}
 	}
-	return append(rows, Row{Mode: Blocking, Cap: 256, Batch: 1}, Row{Mode: Blocking, Cap: 256, Batch: 64}, Row{Mode: Blocking, Cap: 4096, Batch: 64}, Row{Mode: Appender, Cap: connections * appenderRoom, Batch: appenderBatch})
+	return append(rows, Row{Mode: Blocking, Cap: 256, Batch: 1}, Row{Mode: Blocking, Cap: 256, Batch: 64}, Row{Mode: Blocking, Cap: 4096, Batch: 64}, Row{Mode: Appender, Cap: appenderRoom, Batch: appenderBatch})
 }
 
 func (c Config) withDefaults() (Config, error) {

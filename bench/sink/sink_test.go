@@ -117,7 +117,7 @@ func TestRealStoreRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range res.Rows {
-		if r.Written != 400 || r.Sink.P50 <= 0 {
+		if r.Written != 400 || r.Sink.P50 <= 0 || r.GoroutinesBefore < 8 || r.GoroutinesMax >= 20 {
 			t.Errorf("%+v", r)
 		}
 	}

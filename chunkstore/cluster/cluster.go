@@ -4,14 +4,17 @@
 package cluster
 
 import (
-	"github.com/rmatail/rmatail/chunkstore/layout"
-	"github.com/rmatail/rmatail/chunkstore/placement"
+	"fmt"
+	"strings"
+	"time"
 )
 
 // Node is one chunkstore process.
 type Node struct {
-	Name   string // unique in the cluster; decides what the node holds
-	Addr   string // of the TCP protocol: host:port, or unix:/path
+	// Name is unique in the cluster and decides what the node holds. 1 to 64 bytes:
+	// letters, digits, '.', '_' and '-', a letter or digit first.
+	Name   string
+	Addr   string // of the TCP protocol: host:port, or unix:/path; unique
 	Roles  Roles
 	Weight uint32 // share of the keys, in proportion to the others' weights; at least 1
 	// Partial makes the node's extents partial replicas: it holds what it has room
@@ -29,51 +32,97 @@ const (
 	Metadata
 )
 
-// Description is a cluster as it is written down. The zero value of each count
+// Names are those of the roles, as a cluster file has them.
+func (r Roles) Names() (names []string) {
+	if r&Data != 0 {
+		names = append(names, "data")
+	}
+	if r&Metadata != 0 {
+		names = append(names, "metadata")
+	}
+	return names
+}
+
+func (r Roles) String() string {
+	if r == 0 || r&^(Data|Metadata) != 0 {
+		return fmt.Sprintf("%#x", uint8(r))
+	}
+	return strings.Join(r.Names(), " and ")
+}
+
+// Defaults of a Description.
+const (
+	DefaultTTL        = 60 * time.Second
+	DefaultHedgeDelay = 30 * time.Millisecond
+)
+
+// Description is a cluster as it is written down. The zero value of each number
 // means its default.
 type Description struct {
-	Name  string
+	Name  string // as a node's name, or empty
 	Nodes []Node
 	// Replicas of an extent: full ones (3, or as many as there are full data nodes),
 	// partial ones (all that there are, up to 2), and how many full ones make a put
 	// a success (the majority).
 	Full, Partial, Quorum int
 	// MetadataReplicas of a length page (3, or as many as there are metadata nodes)
-	// and how many of them make a publication a success (the majority).
+	// and how many of them make a publication a success (the majority, and never
+	// less, since leases need it).
 	MetadataReplicas, MetadataQuorum int
 	Store                            Store
+	// TTL is how long bytes stay in memory after they were written, when room gets
+	// short; what is older is not repaired. 1 s to 366 days. 0: DefaultTTL.
+	TTL time.Duration
+	// HedgeDelay is when a read asks a second replica too. 1 ms to 10 s. 0:
+	// DefaultHedgeDelay.
+	HedgeDelay time.Duration
 }
 
-// Store says where the durable bytes are. At least one of the two is set, else a
-// lost cache stops the readers.
+// Store says where the durable bytes are. Without both a lost cache stops the
+// readers, unless they are told otherwise where to read.
 type Store struct {
-	// Node owns the durable directory: it takes appends and serves durable reads.
+	// Node is the name of the node that owns the durable directory: it takes appends
+	// and serves durable reads.
 	Node string
 	// Dir is a directory that every host can open (a mount).
 	Dir string
 }
 
-// View is a Description with its placement. It never changes.
-type View struct {
-	Description
-	extents, pages *placement.Map
-	// data and metadata are the indices into Nodes of those that the two maps are over.
-	data, metadata []uint16
+func (d Description) withDefaults() Description {
+	c := d.count()
+	set := func(n *int, to int) {
+		if *n == 0 {
+			*n = to
+		}
+	}
+	set(&d.Full, min(3, c.full))
+	set(&d.Partial, min(2, c.partial))
+	set(&d.Quorum, d.Full/2+1)
+	set(&d.MetadataReplicas, min(3, c.metadata))
+	set(&d.MetadataQuorum, d.MetadataReplicas/2+1)
+	if d.TTL == 0 {
+		d.TTL = DefaultTTL
+	}
+	if d.HedgeDelay == 0 {
+		d.HedgeDelay = DefaultHedgeDelay
+	}
+	return d
 }
 
-// Replicas are the nodes of one key, as indices into View.Nodes.
-type Replicas = placement.Set
+// counts are the numbers of nodes by what they hold.
+type counts struct{ full, partial, metadata int }
 
-// Extent sets r to the replica set of an extent of the shard with hash h. It does
-// not allocate.
-func (v *View) Extent(h layout.Hash, extent uint64, r *Replicas) {
-	v.extents.Of(h, extent, r)
-	r.Rename(v.data)
-}
-
-// Page sets r to the replica set of a length page of the stream with hash h. It does
-// not allocate.
-func (v *View) Page(stream layout.Hash, page uint64, r *Replicas) {
-	v.pages.Of(stream, page, r)
-	r.Rename(v.metadata)
+func (d Description) count() (c counts) {
+	for _, n := range d.Nodes {
+		if n.Roles&Data != 0 && n.Partial {
+			c.partial++
+		}
+		if n.Roles&Data != 0 && !n.Partial {
+			c.full++
+		}
+		if n.Roles&Metadata != 0 {
+			c.metadata++
+		}
+	}
+	return c
 }

@@ -4,7 +4,8 @@ package cluster
 // service. Any number of goroutines may use one.
 type Source interface {
 	// View returns the current View and a channel that is closed when there is
-	// another one. It never blocks and never returns nil.
+	// another one, or nil if there never is. It never blocks and never returns a
+	// nil View.
 	View() (*View, <-chan struct{})
 }
 
@@ -24,11 +25,11 @@ func NewFixed(d Description) (*Fixed, error) {
 func (f *Fixed) View() (*View, <-chan struct{}) { return f.view, nil }
 
 // Single is the Source of one node that holds everything, as before there were
-// clusters.
+// clusters. The node's name is its address, whatever that is.
 func Single(addr string) *Fixed {
-	f, err := NewFixed(Description{Nodes: []Node{{Name: addr, Addr: addr, Roles: Data | Metadata, Weight: 1}}, Store: Store{Node: addr}})
+	v, err := newView(Description{Nodes: []Node{{Name: addr, Addr: addr, Roles: Data | Metadata, Weight: 1}}, Store: Store{Node: addr}})
 	if err != nil {
-		panic(err) // the description is right whatever the address is
+		panic(err) // one node of weight 1 can be placed
 	}
-	return f
+	return &Fixed{v}
 }

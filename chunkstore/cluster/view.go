@@ -1,44 +1,51 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 
+	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/chunkstore/placement"
 )
 
-// ErrInvalid is returned when a Description cannot be a cluster.
-var ErrInvalid = errors.New("invalid cluster description")
+// View is a Description, its defaults filled in, with its placement. It never
+// changes; any number of goroutines may use it.
+type View struct {
+	Description
+	extents, pages *placement.Map
+	// data and metadata are the indices into Nodes of those that the two maps are over.
+	data, metadata []uint16
+	byName         map[string]int
+}
+
+// MaxReplicas bounds the replicas of one key, full and partial together.
+const MaxReplicas = placement.MaxReplicas
+
+// Replicas are the nodes of one key, as indices into View.Nodes.
+type Replicas = placement.Set
 
 // NewView checks a description, fills in its defaults and computes its placement.
-// Errors match ErrInvalid.
+// It keeps d.Nodes. Errors match ErrInvalid.
 func NewView(d Description) (*View, error) {
-	v := &View{Description: d}
+	if err := d.Validate(); err != nil {
+		return nil, err
+	}
+	return newView(d)
+}
+
+func newView(d Description) (*View, error) {
+	v := &View{Description: d.withDefaults(), byName: make(map[string]int, len(d.Nodes))}
 	var extents, pages []placement.Node
-	full, partial := 0, 0
 	for i, n := range d.Nodes {
+		v.byName[n.Name] = i
 		if n.Roles&Data != 0 {
 			extents = append(extents, placement.Node{Name: n.Name, Weight: n.Weight, Partial: n.Partial})
 			v.data = append(v.data, uint16(i))
-			if n.Partial {
-				partial++
-			} else {
-				full++
-			}
 		}
 		if n.Roles&Metadata != 0 {
 			pages = append(pages, placement.Node{Name: n.Name, Weight: n.Weight})
 			v.metadata = append(v.metadata, uint16(i))
 		}
 	}
-	if full == 0 || len(pages) == 0 {
-		return nil, fmt.Errorf("%w: %d full data nodes and %d metadata nodes, want at least one of each", ErrInvalid, full, len(pages))
-	}
-	v.Full = orDefault(d.Full, min(3, full))
-	v.Quorum = orDefault(d.Quorum, v.Full/2+1)
-	v.Partial = orDefault(d.Partial, min(2, partial))
-	v.MetadataReplicas = orDefault(d.MetadataReplicas, min(3, len(pages)))
-	v.MetadataQuorum = orDefault(d.MetadataQuorum, v.MetadataReplicas/2+1)
 	var err error
 	if v.extents, err = placement.New(extents, v.Full, v.Partial); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -49,9 +56,22 @@ func NewView(d Description) (*View, error) {
 	return v, nil
 }
 
-func orDefault(n, def int) int {
-	if n == 0 {
-		return def
-	}
-	return n
+// Node returns the index in Nodes of the node of a name, and whether there is one.
+func (v *View) Node(name string) (index int, ok bool) {
+	index, ok = v.byName[name]
+	return index, ok
+}
+
+// Extent sets r to the replica set of an extent of the shard with hash h. It does
+// not allocate.
+func (v *View) Extent(h layout.Hash, extent uint64, r *Replicas) {
+	v.extents.Of(h, extent, r)
+	r.Rename(v.data)
+}
+
+// Page sets r to the replica set of a length page of the stream with hash h. It does
+// not allocate.
+func (v *View) Page(stream layout.Hash, page uint64, r *Replicas) {
+	v.pages.Of(stream, page, r)
+	r.Rename(v.metadata)
 }

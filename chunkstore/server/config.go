@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rmatail/rmatail/chunkstore"
+	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/rdma"
@@ -64,6 +65,10 @@ type Config struct {
 	// RDMA stands for rdma.DefaultConfig, and its Logger is the node's, if unset.
 	RDMAMode RDMAMode
 	RDMA     rdma.Config
+	// Cluster is the cluster that the node, Node in it, is of: what its own appenders
+	// append is mirrored to all replicas. nil: the node is alone.
+	Cluster cluster.Source
+	Node    string
 	// HTTP is the address of /metrics, /healthz and /readyz. Empty: none.
 	HTTP string
 	// Limits bound what clients can use up.

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"strconv"
-	"strings"
 
+	"github.com/rmatail/rmatail/chunkstore/cluster/file"
 	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/internal/bytesize"
 	"github.com/rmatail/rmatail/rdma"
 	"github.com/rmatail/rmatail/reader"
 )
@@ -43,13 +41,14 @@ func (f logFlags) at(w io.Writer, level slog.Level) *slog.Logger {
 
 // storeFlags say where a command finds shards.
 type storeFlags struct {
-	Server string `help:"The node's address. Default 127.0.0.1:7440 if there is no --dir either." placeholder:"HOST:PORT"`
-	Dir    string `help:"The durable directory, if this host can open it: bytes that no cache has are read there directly. Without --server everything is." placeholder:"DIR" type:"path"`
+	Server  string `help:"The node's address. Default 127.0.0.1:7440 if there is no --cluster and no --dir either." placeholder:"HOST:PORT"`
+	Cluster string `help:"The file that describes a cluster (YAML), instead of one node." placeholder:"FILE"`
+	Dir     string `help:"The durable directory, if this host can open it: bytes that no cache has are read there directly. Without --server everything is." placeholder:"DIR" type:"path"`
 }
 
-// address is the node to talk to, empty if only the directory is meant.
+// address is the node to talk to, empty if a cluster or only the directory is meant.
 func (f storeFlags) address() string {
-	if f.Server == "" && f.Dir == "" {
+	if f.Server == "" && f.Cluster == "" && f.Dir == "" {
 		return defaultServer
 	}
 	return f.Server
@@ -62,9 +61,15 @@ type readFlags struct {
 	Device    string    `help:"RDMA device (default: the one that routes to the node)." placeholder:"NAME"`
 }
 
-func (f readFlags) config(p *process) reader.Config {
-	return reader.Config{Server: f.address(), Dir: f.Dir, Transport: reader.Transport(f.Transport),
+// config is that of a reader; source is the cluster, or nil.
+func (f readFlags) config(p *process, source *file.Source) reader.Config {
+	cfg := reader.Config{Server: f.address(), Dir: f.Dir, Transport: reader.Transport(f.Transport),
 		RDMA: rdma.Config{Device: f.Device, GIDIndex: -1, Logger: p.quiet}, Logger: p.quiet}
+	if source != nil {
+		view, _ := source.View()
+		cfg.Cluster, cfg.HedgeDelay = source, view.HedgeDelay
+	}
+	return cfg
 }
 
 // transport is a reader.Transport as a flag.
@@ -84,45 +89,5 @@ func (s *shard) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// size is a number of bytes as a flag: 65536, 64KiB, 64K (the same), 64kB (64,000).
-type size int64
-
-var units = []struct {
-	suffix string
-	bytes  int64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-	{"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"T", 1 << 40}, {"B", 1}, {"", 1},
-}
-
-func (s *size) UnmarshalText(text []byte) error {
-	t := strings.TrimSpace(string(text))
-	for _, u := range units {
-		number, ok := strings.CutSuffix(t, u.suffix)
-		if !ok {
-			continue
-		}
-		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil || !(v >= 0 && v*float64(u.bytes) < 1<<62) {
-			return fmt.Errorf("size %q, want bytes such as 65536, 64KiB or 1.5MB", t)
-		}
-		*s = size(v * float64(u.bytes))
-		return nil
-	}
-	return errors.New("unreachable: the last suffix is empty")
-}
-
-// String prints a size so that it can be read back: exact, in the largest unit
-// of 1,024s that fits.
-func (s size) String() string {
-	for _, u := range []struct {
-		suffix string
-		bytes  int64
-	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if int64(s) >= u.bytes && int64(s)%u.bytes == 0 {
-			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.suffix
-		}
-	}
-	return strconv.FormatInt(int64(s), 10)
-}
+// size is a number of bytes as a flag.
+type size = bytesize.Bytes

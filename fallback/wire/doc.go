@@ -42,8 +42,9 @@
 //	               30 reserved u16 = 0 | 32 data 1..4,096,
 //	               from+len <= 4,096
 //	 5 Publish     0 incarnation u64 | 8 length u64 | 16          empty
-//	               heartbeat ms u64 | 24 tail crc u32 | 28 flags
-//	               u16 | 30 str shard
+//	               heartbeat ms u64 | 24 sequence u64 | 32 nonce
+//	               u64 | 40 tail crc u32 | 44 flags u16 | 46 str
+//	               shard
 //	 6 Append      0 offset u64 (NoOffset: at the end) |          0 position u64 | 8 end u64
 //	               8 str shard | data 1..1 MiB
 //	 7 Stat        0 str shard                                    0 incarnation u64 | 8 first u64 | 16 length u64 |
@@ -54,9 +55,23 @@
 //	               empty: from the first)                         first u64, length u64, flags u16, str shard }, by name
 //	10 NodeStat    empty                                          JSON
 //	11 Ping        empty                                          empty
+//	12 Lease       0 sequence u64 | 8 nonce u64 | 16 ttl ms u32   0 sequence u64 | 8 nonce u64 | 16 left ms
+//	               | 20 action u8 (1 query, 2 acquire, 3          u32 | 20 str owner (<= 64)
+//	               release) | 21 str owner (<= 64) | str shard
 //
 // A shard is its canonical name "stream/NNNN", 1..139 bytes; its syntax is chunkstore/layout's business. Shard flags: bit 0
 // sealed. Features: bit 0 a durable store is served, bit 1 RDMA is served.
+//
+// # Leases
+//
+// Who writes a shard says so with a ballot, sequence and nonce, on the nodes that hold the shard's length page. Ballots are ordered by
+// sequence, then nonce; both zero stand for a writer without a lease, and sequence 0 with another nonce is refused. A node holds the
+// highest ballot that it has granted or seen for a shard. Acquire (sequence >= 1, ttl 1 ms to 10 min) is granted if the ballot is not
+// below the held one; the reply always tells what is held then. Release ends the lease, if the ballot is the held one, and keeps the
+// ballot. A Publish whose ballot is below the held one is refused with StatusLease; one that is above makes the node hold it, so that a
+// restarted node learns; one that is not below renews the lease for its ttl (of a node's setting, if the node has learnt it so). A
+// Publish without a lease is refused with StatusLease while a lease is held that has not expired. Expiry goes by the node's own clock from
+// the receipt of what renewed it: no clocks are compared.
 //
 // A reply with status != 0 has the payload 0 arg0 u64 | 8 arg1 u64 | 16 message (0..512, UTF-8, for people). Which numbers
 // a status carries is said at its constant.
@@ -66,7 +81,8 @@
 // # Which requests may be sent again
 //
 // A request whose reply did not come (deadline, lost connection) may or may not have been carried out. Safe to repeat, on
-// any connection: Hello, ReadArena, Stat, ReadDurable, List, NodeStat and Ping, which change nothing; Put, because the bytes of a
+// any connection: Hello, ReadArena, Stat, ReadDurable, List, NodeStat and Ping, which change nothing; Lease, because
+// the same ballot is granted again, and ends no other; Put, because the bytes of a
 // chunk at a position never change; Publish, because a node keeps the greatest length of an incarnation, so that a late
 // duplicate is stale and not wrong. Append is safe only with an explicit offset: when the first attempt was carried out, the
 // second is refused with StatusOffset, whose arg0 then is at least offset + len(data); under the one-writer rule that means

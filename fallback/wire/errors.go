@@ -49,6 +49,9 @@ var (
 	ErrInternal = errors.New("internal error of the node")
 	// ErrVersion is returned when the two ends speak different protocol versions.
 	ErrVersion = errors.New("unsupported protocol version")
+	// ErrLease is returned when a publication's ballot is below the held one, or zero while the lease is held: another writer has
+	// the shard.
+	ErrLease = errors.New("another writer holds the lease")
 )
 
 // Frames that cannot be trusted; each ends the connection.
@@ -94,6 +97,8 @@ func (e *Error) Error() string {
 		s = fmt.Sprintf("%s: first kept is %d, length %d", s, e.Arg0, e.Arg1)
 	case StatusBeyond, StatusOffset:
 		s = fmt.Sprintf("%s: length is %d", s, e.Arg0)
+	case StatusLease:
+		s = fmt.Sprintf("%s: ballot %d.%x", s, e.Arg0, e.Arg1)
 	case StatusVersion:
 		s = fmt.Sprintf("%s: node speaks %d, this program %d", s, e.Arg0, Version)
 	}

@@ -24,8 +24,8 @@ func TestErrorMatchesItsSentinelOnly(t *testing.T) {
 		}
 		seen[s.String()] = s
 	}
-	if len(statuses) != int(StatusVersion) {
-		t.Errorf("%d statuses listed, %d exist", len(statuses), StatusVersion)
+	if len(statuses) != int(StatusLease) {
+		t.Errorf("%d statuses listed, %d exist", len(statuses), StatusLease)
 	}
 	if got := Status(200).String(); got != "status 200" {
 		t.Errorf("unknown status reads %q", got)

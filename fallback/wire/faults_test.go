@@ -124,7 +124,7 @@ func TestRealHelloRefused(t *testing.T) {
 		{"half a payload", write(AppendReply(nil, hello, 60)), os.ErrDeadlineExceeded, ""},
 		{"http", write([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")), ErrHeaderCRC, ""},
 		{"closes", func(c net.Conn) { _ = c.(*net.TCPConn).CloseWrite() }, io.EOF, ""},
-		{"other version", write(AppendError(nil, hello, &Error{Status: StatusVersion, Arg0: 9})), ErrVersion, "node speaks 9, this program 1"},
+		{"other version", write(AppendError(nil, hello, &Error{Status: StatusVersion, Arg0: 9})), ErrVersion, "node speaks 9, this program 2"},
 		{"other version, politely", write(frame(hello, must(other.AppendTo(nil)))), ErrVersion, "node speaks 9"},
 		{"busy", write(AppendError(nil, hello, ErrBusy)), ErrBusy, ""},
 		{"another reply", write(AppendReply(nil, Header{Op: OpPing}, 0)), ErrProtocol, ""},
@@ -171,7 +171,7 @@ func TestRealVersionRefusedByNode(t *testing.T) {
 	defer conn.Close()
 	_ = conn.SetDeadline(soon())
 	// A later version's Hello may go on in ways that this one does not know.
-	p := append([]byte(Magic), 2, 0, 0xff, 1, 2, 3)
+	p := append([]byte(Magic), Version+1, 0, 0xff, 1, 2, 3)
 	if _, err := conn.Write(frame(Header{Op: OpHello}, p)); err != nil {
 		t.Fatal(err)
 	}

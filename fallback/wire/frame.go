@@ -12,7 +12,7 @@ import (
 const HeaderLen = 24
 
 // Version is the protocol version that this package speaks.
-const Version = 1
+const Version = 2
 
 const (
 	offLength = 0

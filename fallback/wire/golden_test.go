@@ -54,17 +54,17 @@ var goldens = []struct {
 	want string
 }{
 	{"hello request", func() []byte {
-		return frame(Header{Op: OpHello, Budget: 5 * time.Second}, must(HelloRequest{Version: 1, Name: "tail"}.AppendTo(nil)))
+		return frame(Header{Op: OpHello, Budget: 5 * time.Second}, must(HelloRequest{Version: 2, Name: "tail"}.AppendTo(nil)))
 	}, `
 		0b000000 | 01 | 00 | 0000 | 0000000000000000 | 88130000 | 3e9f9696 # 11 B, Hello, id 0, 5,000 ms
-		` + text("RMAT") + ` | 0100 | 04 ` + text("tail") + `  # version 1, name`},
+		` + text("RMAT") + ` | 0200 | 04 ` + text("tail") + `  # version 2, name`},
 	{"hello reply", func() []byte {
 		return frame(Header{Op: OpHello}, must(HelloReply{
-			Version: 1, Features: FeatureDurable | FeatureRDMA, Epoch: 0x1122334455667788, ArenaSize: 64 << 20, ShmPath: "/s", BootID: "b-1",
+			Version: 2, Features: FeatureDurable | FeatureRDMA, Epoch: 0x1122334455667788, ArenaSize: 64 << 20, ShmPath: "/s", BootID: "b-1",
 		}.AppendTo(nil)))
 	}, `
 		1d000000 | 01 | 00 | 0000 | 0000000000000000 | 00000000 | 53597d61
-		0100 | 03000000 | 8877665544332211 | 0000000400000000 # version, features, epoch, 64 MiB
+		0200 | 03000000 | 8877665544332211 | 0000000400000000 # version, features, epoch, 64 MiB
 		02 2f73 | 03 622d31                                  # /s, b-1`},
 	{"read arena request", func() []byte {
 		return frame(Header{Op: OpReadArena, ID: 0x10002, Budget: 30 * time.Millisecond}, must(AppendReadArena(nil, []ArenaRead{{4096, 512}, {1 << 33, 65536}})))
@@ -94,10 +94,12 @@ var goldens = []struct {
 	{"publish request", func() []byte {
 		return frame(Header{Op: OpPublish, ID: 5}, must((&Publish{
 			Shard: []byte("web/0001"), Incarnation: 7, Length: 0x10000, TailCRC: 0x01020304, Flags: ShardSealed, HeartbeatMS: 0x18000000000,
+			Ballot: Ballot{Sequence: 9, Nonce: 0x1122334455667788},
 		}).AppendTo(nil)))
 	}, `
-		27000000 | 05 | 00 | 0000 | 0500000000000000 | 00000000 | 6e74a70c
+		37000000 | 05 | 00 | 0000 | 0500000000000000 | 00000000 | ad94ac76
 		0700000000000000 | 0000010000000000 | 0000000080010000 # incarnation, length, heartbeat
+		0900000000000000 | 8877665544332211                   # ballot
 		04030201 | 0100 | 08 ` + text("web/0001") + `                 # tail CRC, sealed, shard`},
 	{"append request", func() []byte {
 		a := Append{Shard: []byte("web/0001"), Offset: NoOffset, Data: []byte("hi\n")}
@@ -139,6 +141,24 @@ var goldens = []struct {
 		7b7d`},
 	{"ping request", func() []byte { return frame(Header{Op: OpPing, ID: 11, Budget: 1}, nil) }, `
 		00000000 | 0b | 00 | 0000 | 0b00000000000000 | 01000000 | 73186d26 # a nanosecond rounds up to 1 ms`},
+	{"lease request", func() []byte {
+		l := Lease{Action: LeaseAcquire, Ballot: Ballot{2, 3}, TTL: 10 * time.Second, Owner: []byte("n1"), Shard: []byte("a/0000")}
+		return frame(Header{Op: OpLease, ID: 12}, must(l.AppendTo(nil)))
+	}, `
+		1f000000 | 0c | 00 | 0000 | 0c00000000000000 | 00000000 | aabfb2f9
+		0200000000000000 0300000000000000 | 10270000 | 02      # ballot, 10,000 ms, acquire
+		02 6e31 | 06 ` + text("a/0000")},
+	{"lease reply", func() []byte {
+		r := LeaseReply{Ballot: Ballot{4, 5}, Left: 1500 * time.Microsecond, Owner: []byte("n2")}
+		return frame(Header{Op: OpLease, ID: 12}, must(r.AppendTo(nil)))
+	}, `
+		17000000 | 0c | 00 | 0000 | 0c00000000000000 | 00000000 | b3744146
+		0400000000000000 0500000000000000 | 02000000 | 02 6e32 # ballot, 1.5 ms rounded up, owner`},
+	{"lease refusal", func() []byte {
+		return AppendError(nil, Header{Op: OpPublish, ID: 13}, &Error{Status: StatusLease, Arg0: 4, Arg1: 5, Message: "n2"})
+	}, `
+		12000000 | 05 | 13 | 0000 | 0d00000000000000 | 00000000 | 264a802a
+		0400000000000000 | 0500000000000000 | ` + text("n2")},
 	{"refusal", func() []byte {
 		return AppendError(nil, Header{Op: OpReadDurable, ID: 8}, &Error{Status: StatusOutOfRetention, Arg0: 4096, Arg1: 8192, Message: "gone"})
 	}, `

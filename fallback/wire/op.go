@@ -17,6 +17,7 @@ const (
 	OpList        Op = 9
 	OpNodeStat    Op = 10
 	OpPing        Op = 11
+	OpLease       Op = 12
 )
 
 // Limits on lengths, in bytes, and on counts.
@@ -27,7 +28,7 @@ const (
 	MaxAppend   = 1 << 20       // data of one Append
 	MaxPutData  = 4096          // data of one Put; also the greatest from+len
 	MaxOpaque   = 1 << 10       // an RDMAConnect payload, either way
-	MaxName     = 64            // a client's name, a boot id
+	MaxName     = 64            // a client's name, a boot id, a lease's owner
 	MaxShmPath  = 200
 	MaxShard    = 139 // 128 of the stream, a slash, 10 digits
 	MaxList     = 4096
@@ -57,6 +58,8 @@ func (o Op) maxRequest() int {
 		return readDurableFixed + 1 + MaxShard
 	case OpList:
 		return listFixed + 1 + MaxShard
+	case OpLease:
+		return leaseFixed + 1 + MaxName + 1 + MaxShard
 	case OpNodeStat, OpPing:
 		return 0
 	}
@@ -67,7 +70,7 @@ func (o Op) maxRequest() int {
 // is false for OpAppend: that one may be repeated only with an explicit offset (see the package comment).
 func (o Op) Repeatable() bool {
 	switch o {
-	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing:
+	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing, OpLease:
 		return true
 	}
 	return false
@@ -98,6 +101,8 @@ func (o Op) String() string {
 		return "NodeStat"
 	case OpPing:
 		return "Ping"
+	case OpLease:
+		return "Lease"
 	}
 	return "Op(" + strconv.Itoa(int(o)) + ")"
 }

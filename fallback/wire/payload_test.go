@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // refusals are payloads that must not parse; each breaks one rule.
@@ -30,6 +31,9 @@ func refusals() []struct {
 	publish := func(p []byte) error { _, err := ParsePublish(p); return err }
 	appendReq := func(p []byte) error { _, err := ParseAppend(p); return err }
 	appended := func(p []byte) error { _, err := ParseAppended(p); return err }
+	lease := func(p []byte) error { _, err := ParseLease(p); return err }
+	leaseReply := func(p []byte) error { _, err := ParseLeaseReply(p); return err }
+	query := cat(fixed(leaseOffAction), []byte{byte(LeaseQuery)})
 	stat := func(p []byte) error { _, err := ParseStat(p); return err }
 	info := func(p []byte) error { _, err := ParseShardInfo(p); return err }
 	durable := func(p []byte) error { _, err := ParseReadDurable(p); return err }
@@ -43,16 +47,16 @@ func refusals() []struct {
 		p     []byte
 	}{
 		{"hello, empty", hello, nil},
-		{"hello, wrong magic", hello, cat([]byte("HTTP"), u16(1), name(1))},
-		{"hello, no name", hello, cat([]byte(Magic), u16(1))},
-		{"hello, long name", hello, cat([]byte(Magic), u16(1), name(MaxName+1))},
-		{"hello, cut name", hello, cat([]byte(Magic), u16(1), name(5)[:5])},
-		{"hello, bytes behind", hello, cat([]byte(Magic), u16(1), name(5), fixed(1))},
-		{"hello reply, short", helloReply, cat(u16(1), fixed(helloReplyFixed-3))},
-		{"hello reply, no path", helloReply, cat(u16(1), fixed(helloReplyFixed-2))},
-		{"hello reply, no boot id", helloReply, cat(u16(1), fixed(helloReplyFixed-2), name(1))},
-		{"hello reply, long path", helloReply, cat(u16(1), fixed(helloReplyFixed-2), name(MaxShmPath+1), name(1))},
-		{"hello reply, bytes behind", helloReply, cat(u16(1), fixed(helloReplyFixed-2), name(1), name(1), fixed(1))},
+		{"hello, wrong magic", hello, cat([]byte("HTTP"), u16(Version), name(1))},
+		{"hello, no name", hello, cat([]byte(Magic), u16(Version))},
+		{"hello, long name", hello, cat([]byte(Magic), u16(Version), name(MaxName+1))},
+		{"hello, cut name", hello, cat([]byte(Magic), u16(Version), name(5)[:5])},
+		{"hello, bytes behind", hello, cat([]byte(Magic), u16(Version), name(5), fixed(1))},
+		{"hello reply, short", helloReply, cat(u16(Version), fixed(helloReplyFixed-3))},
+		{"hello reply, no path", helloReply, cat(u16(Version), fixed(helloReplyFixed-2))},
+		{"hello reply, no boot id", helloReply, cat(u16(Version), fixed(helloReplyFixed-2), name(1))},
+		{"hello reply, long path", helloReply, cat(u16(Version), fixed(helloReplyFixed-2), name(MaxShmPath+1), name(1))},
+		{"hello reply, bytes behind", helloReply, cat(u16(Version), fixed(helloReplyFixed-2), name(1), name(1), fixed(1))},
 		{"reads, empty", reads, nil},
 		{"reads, none", reads, u16(0)},
 		{"reads, too many", reads, cat(u16(MaxReads+1), bytes.Repeat(read(0, 1), MaxReads+1))},
@@ -75,6 +79,22 @@ func refusals() []struct {
 		{"publish, long shard", publish, cat(fixed(publishFixed), name(MaxShard+1))},
 		{"publish, unknown flag", publish, cat(fixed(publishOffFlags), u16(2), name(1))},
 		{"publish, bytes behind", publish, cat(fixed(publishFixed), name(1), fixed(1))},
+		{"publish, nonce without sequence", publish, cat(fixed(publishOffNonce), u64(1), fixed(6), name(1))},
+		{"lease, short", lease, fixed(leaseFixed - 1)},
+		{"lease, no action", lease, cat(fixed(leaseFixed), name(0), name(1))},
+		{"lease, unknown action", lease, cat(fixed(leaseOffAction), []byte{4}, name(0), name(1))},
+		{"lease, no shard", lease, cat(query, name(0))},
+		{"lease, long owner", lease, cat(query, name(MaxName+1), name(1))},
+		{"lease, long shard", lease, cat(query, name(0), name(MaxShard+1))},
+		{"lease, bytes behind", lease, cat(query, name(0), name(1), fixed(1))},
+		{"lease, for too long", lease, cat(u64(1), u64(1), u32(600_001), []byte{2}, name(0), name(1))},
+		{"lease, for no time", lease, cat(u64(1), u64(1), u32(0), []byte{2}, name(0), name(1))},
+		{"lease, without a ballot", lease, cat(u64(0), u64(0), u32(1), []byte{2}, name(0), name(1))},
+		{"lease, nonce without sequence", lease, cat(u64(0), u64(1), u32(1), []byte{3}, name(0), name(1))},
+		{"lease reply, short", leaseReply, fixed(leaseReplyFixed - 1)},
+		{"lease reply, no owner", leaseReply, fixed(leaseReplyFixed)},
+		{"lease reply, bytes behind", leaseReply, cat(fixed(leaseReplyFixed), name(1), fixed(1))},
+		{"lease reply, nonce without sequence", leaseReply, cat(u64(0), u64(1), u32(0), name(0))},
 		{"append, short", appendReq, fixed(appendFixed - 1)},
 		{"append, no data", appendReq, cat(fixed(appendFixed), name(1))},
 		{"append, too much data", appendReq, cat(fixed(appendFixed), name(1), fixed(MaxAppend+1))},
@@ -97,7 +117,7 @@ func refusals() []struct {
 		{"list, short", list, fixed(1)},
 		{"list, of none", list, cat(u16(0), name(0))},
 		{"list, of too many", list, cat(u16(MaxList+1), name(0))},
-		{"list, long name", list, cat(u16(1), name(MaxShard+1))},
+		{"list, long name", list, cat(u16(Version), name(MaxShard+1))},
 		{"list reply, empty", listReply, nil},
 		{"list reply, count without entries", listReply, u16(MaxList)},
 		{"list reply, count over the limit", listReply, cat(u16(MaxList+1), bytes.Repeat(entry, MaxList+1))},
@@ -124,16 +144,25 @@ func TestParsersRefuse(t *testing.T) {
 func TestEncodersRefuse(t *testing.T) {
 	long := bytes.Repeat([]byte("x"), MaxShard+1)
 	for name, enc := range map[string]func() ([]byte, error){
-		"hello, long name":      HelloRequest{Name: strings.Repeat("x", MaxName+1)}.encode,
-		"hello reply, path":     HelloReply{ShmPath: strings.Repeat("x", MaxShmPath+1)}.encode,
-		"hello reply, boot id":  HelloReply{BootID: strings.Repeat("x", 256)}.encode,
-		"reads, none":           func() ([]byte, error) { return AppendReadArena(nil, nil) },
-		"reads, too many":       func() ([]byte, error) { return AppendReadArena(nil, make([]ArenaRead, MaxReads+1)) },
-		"reads, too large":      func() ([]byte, error) { return AppendReadArena(nil, []ArenaRead{{0, MaxRead}, {0, 1}}) },
-		"put, no data":          func() ([]byte, error) { return (&Put{}).AppendTo(nil) },
-		"put, past the chunk":   func() ([]byte, error) { return (&Put{From: 1, Data: make([]byte, 4096)}).AppendTo(nil) },
-		"publish, no shard":     func() ([]byte, error) { return (&Publish{}).AppendTo(nil) },
-		"publish, long shard":   func() ([]byte, error) { return (&Publish{Shard: long}).AppendTo(nil) },
+		"hello, long name":     HelloRequest{Name: strings.Repeat("x", MaxName+1)}.encode,
+		"hello reply, path":    HelloReply{ShmPath: strings.Repeat("x", MaxShmPath+1)}.encode,
+		"hello reply, boot id": HelloReply{BootID: strings.Repeat("x", 256)}.encode,
+		"reads, none":          func() ([]byte, error) { return AppendReadArena(nil, nil) },
+		"reads, too many":      func() ([]byte, error) { return AppendReadArena(nil, make([]ArenaRead, MaxReads+1)) },
+		"reads, too large":     func() ([]byte, error) { return AppendReadArena(nil, []ArenaRead{{0, MaxRead}, {0, 1}}) },
+		"put, no data":         func() ([]byte, error) { return (&Put{}).AppendTo(nil) },
+		"put, past the chunk":  func() ([]byte, error) { return (&Put{From: 1, Data: make([]byte, 4096)}).AppendTo(nil) },
+		"publish, no shard":    func() ([]byte, error) { return (&Publish{}).AppendTo(nil) },
+		"publish, long shard":  func() ([]byte, error) { return (&Publish{Shard: long}).AppendTo(nil) },
+		"publish, nonce alone": func() ([]byte, error) { return (&Publish{Shard: []byte("a/0000"), Ballot: Ballot{0, 1}}).AppendTo(nil) },
+		"lease, no action":     func() ([]byte, error) { return (&Lease{Shard: []byte("a/0000")}).AppendTo(nil) },
+		"lease, no ballot": func() ([]byte, error) {
+			return (&Lease{Action: LeaseAcquire, TTL: time.Second, Shard: []byte("a/0000")}).AppendTo(nil)
+		},
+		"lease, long owner": func() ([]byte, error) {
+			return (&Lease{Action: LeaseQuery, Owner: long, Shard: []byte("a/0000")}).AppendTo(nil)
+		},
+		"lease reply, owner":    func() ([]byte, error) { return (&LeaseReply{Owner: long}).AppendTo(nil) },
 		"append, no data":       func() ([]byte, error) { return (&Append{Shard: []byte("a/0000")}).AppendTo(nil) },
 		"append, long shard":    func() ([]byte, error) { return (&Append{Shard: long, Data: long}).AppendTo(nil) },
 		"stat, long shard":      func() ([]byte, error) { return AppendStat(nil, long) },
@@ -193,6 +222,20 @@ var roundTrips = map[string]func(p []byte) ([]byte, error){
 	},
 	"publish": func(p []byte) ([]byte, error) {
 		v, err := ParsePublish(p)
+		if err != nil {
+			return nil, err
+		}
+		return v.AppendTo(nil)
+	},
+	"lease": func(p []byte) ([]byte, error) {
+		v, err := ParseLease(p)
+		if err != nil {
+			return nil, err
+		}
+		return v.AppendTo(nil)
+	},
+	"lease reply": func(p []byte) ([]byte, error) {
+		v, err := ParseLeaseReply(p)
 		if err != nil {
 			return nil, err
 		}

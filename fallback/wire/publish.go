@@ -23,9 +23,11 @@ func (f ShardFlags) check(bad error) error {
 const (
 	publishOffLength    = 8
 	publishOffHeartbeat = 16
-	publishOffCRC       = 24
-	publishOffFlags     = 28
-	publishFixed        = 30
+	publishOffSequence  = 24
+	publishOffNonce     = 32
+	publishOffCRC       = 40
+	publishOffFlags     = 44
+	publishFixed        = 46
 )
 
 var _ = [1]struct{}{}[publishOffFlags+2-publishFixed]
@@ -38,13 +40,19 @@ type Publish struct {
 	TailCRC     uint32 // of the published prefix of the tail chunk
 	Flags       ShardFlags
 	HeartbeatMS uint64 // producer's wall clock, milliseconds since 1970
+	Ballot      Ballot // the writer's; zero: it has no lease
 }
 
 // AppendTo appends p's payload to dst.
 func (p *Publish) AppendTo(dst []byte) ([]byte, error) {
+	if err := p.Ballot.check(ErrBadRequest); err != nil {
+		return dst, err
+	}
 	dst = binary.LittleEndian.AppendUint64(dst, p.Incarnation)
 	dst = binary.LittleEndian.AppendUint64(dst, p.Length)
 	dst = binary.LittleEndian.AppendUint64(dst, p.HeartbeatMS)
+	dst = binary.LittleEndian.AppendUint64(dst, p.Ballot.Sequence)
+	dst = binary.LittleEndian.AppendUint64(dst, p.Ballot.Nonce)
 	dst = binary.LittleEndian.AppendUint32(dst, p.TailCRC)
 	dst = binary.LittleEndian.AppendUint16(dst, uint16(p.Flags))
 	return appendStr(dst, "shard name", p.Shard, 1, MaxShard)
@@ -59,8 +67,12 @@ func ParsePublish(b []byte) (Publish, error) {
 		Incarnation: binary.LittleEndian.Uint64(b),
 		Length:      binary.LittleEndian.Uint64(b[publishOffLength:]),
 		HeartbeatMS: binary.LittleEndian.Uint64(b[publishOffHeartbeat:]),
+		Ballot:      Ballot{binary.LittleEndian.Uint64(b[publishOffSequence:]), binary.LittleEndian.Uint64(b[publishOffNonce:])},
 		TailCRC:     binary.LittleEndian.Uint32(b[publishOffCRC:]),
 		Flags:       ShardFlags(binary.LittleEndian.Uint16(b[publishOffFlags:])),
+	}
+	if err := p.Ballot.check(ErrBadRequest); err != nil {
+		return Publish{}, err
 	}
 	if err := p.Flags.check(ErrBadRequest); err != nil {
 		return Publish{}, err

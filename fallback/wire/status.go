@@ -25,6 +25,7 @@ const (
 	StatusClosing        Status = 16
 	StatusInternal       Status = 17
 	StatusVersion        Status = 18 // arg0: the version that the node speaks
+	StatusLease          Status = 19 // arg0, arg1: sequence and nonce of the held ballot
 )
 
 // sentinel is the error that a status stands for; nil for StatusOK and for numbers that this version does not know.
@@ -66,6 +67,8 @@ func (s Status) sentinel() error {
 		return ErrInternal
 	case StatusVersion:
 		return ErrVersion
+	case StatusLease:
+		return ErrLease
 	}
 	return nil
 }
@@ -74,7 +77,7 @@ func (s Status) sentinel() error {
 var statuses = [...]Status{
 	StatusUnknownShard, StatusOutOfRetention, StatusBeyond, StatusOffset, StatusNeedPrefix, StatusIncarnation, StatusLocked,
 	StatusNoStore, StatusNoRDMA, StatusTooLarge, StatusDeadline, StatusBusy, StatusFull, StatusReadOnly, StatusClosing,
-	StatusVersion, StatusBadRequest, StatusInternal,
+	StatusVersion, StatusLease, StatusBadRequest, StatusInternal,
 }
 
 // String is the sentinel's text, "ok", or the number of a status that this version does not know.
