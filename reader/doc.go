@@ -48,10 +48,12 @@
 //     settled;
 //  3. a quorum read, all full replicas at once: any answer that is proven is right;
 //  4. the replicas' next transports;
-//  5. the durable store: at once where every full replica that can be asked has a
-//     hole, else when bytes that exist have been missing for 1 s. One read serves
-//     all Readers of a shard that are near each other; reads at once and bytes a
-//     second are limited.
+//  5. where every full replica that can be asked has a hole and one of them offers
+//     it (server.Config.ReadThrough): that one reads the extent from the store, once
+//     for all who miss it, and memory is read again;
+//  6. the durable store: at once where there is a hole, else when bytes that exist
+//     have been missing for 1 s. One read serves all Readers of a shard that are near
+//     each other; reads at once and bytes a second are limited.
 //
 // Bytes of the store are believed if the shard has its incarnation after the read.
 //

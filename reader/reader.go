@@ -150,7 +150,7 @@ func (r *Reader) advance(ctx context.Context) (Batch, error) {
 			r.read(a, pub, now)
 		case doQuorum:
 			r.quorum(a, pub, now)
-		case doDurable, doStat:
+		case doFill, doDurable, doStat:
 			if b, ok, err := r.resort(ctx, a, v); ok || err != nil {
 				return b, err
 			}
@@ -175,6 +175,7 @@ func (r *Reader) look(now time.Time) (view, published) {
 	r.here.find(r.c.roster.Load(), r.h, layout.Extent(r.tail.pos), now)
 	v, pub := r.f.view(now, r.f.page.isBlind(now))
 	v.paths, v.replicas, v.backAt = r.here.paths, r.here.full, r.here.backAt
+	v.fills = r.tail.cold && !r.tail.filled && r.here.ro != nil && r.here.ro.filler(r.h, r.here.extent, now) != nil
 	return v, pub
 }
 

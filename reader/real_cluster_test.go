@@ -1,14 +1,18 @@
 package reader_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/cluster"
+	"github.com/rmatail/rmatail/chunkstore/server"
+	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/reader"
 )
 
@@ -110,4 +114,75 @@ func TestRealOpenNamesEachCause(t *testing.T) {
 		w.read(r2, 20*time.Second)
 		r2.Close()
 	}
+}
+
+// TestRealReadThrough: a node comes back empty, and the readers of several processes
+// miss the same megabytes at once. The node reads each extent once, for all of them,
+// and they go on from its memory; when it may read only little, they read the rest of
+// the store themselves.
+func TestRealReadThrough(t *testing.T) {
+	const extents, processes, readers = 48, 4, 3
+	for name, rate := range map[string]int64{"enough": 1 << 30, "too little": 64 << 10} {
+		t.Run(name, func(t *testing.T) {
+			n := startNode(t, nodeConfig{Arena: largeArena, ReadThrough: rate})
+			w := &writer{t: t, shard: "through/0"}
+			for range extents / 16 {
+				w.append(n, 1<<20)
+			}
+			n.kill()
+			n.start()
+			w.append(n, 1000) // publishes what the cache has lost
+			var all sync.WaitGroup
+			var durable atomic.Uint64
+			for range processes {
+				c, first := w.open(reader.Config{Server: n.Listen}, reader.Earliest())
+				rs := []*reader.Reader{first}
+				for range readers - 1 {
+					r, err := c.Reader(t.Context(), w.shard, reader.Earliest())
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer r.Close()
+					rs = append(rs, r)
+				}
+				for _, r := range rs {
+					all.Go(func() {
+						by, err := drain(t.Context(), r, w.pos, time.Minute)
+						if err != nil {
+							t.Error(err)
+						}
+						durable.Add(uint64(by["durable"]))
+					})
+				}
+			}
+			all.Wait()
+			st := n.stat(t)
+			t.Logf("report: %d fills of %d extents for %d readers, %d bytes read of the store by themselves", st.Fills, extents, processes*readers, durable.Load())
+			if rate > 1<<20 {
+				if st.Fills > extents*5/4 || st.Fills < extents/2 || durable.Load() > w.pos { // a slow host may give up on a fill
+					t.Errorf("%d fills for %d extents, %d durable bytes", st.Fills, extents, durable.Load())
+				}
+			} else if st.Fills > extents/2 || durable.Load() == 0 {
+				t.Errorf("%d fills, %d durable bytes", st.Fills, durable.Load())
+			}
+		})
+	}
+}
+
+// stat asks the node how it fares.
+func (n *node) stat(t *testing.T) (s server.Stats) {
+	t.Helper()
+	c, err := wire.Dial(t.Context(), n.Listen, wire.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b, err := c.Call(t.Context(), wire.OpNodeStat, nil, nil)
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }

@@ -14,9 +14,11 @@ import "time"
 //  2. a quorum read: all full replicas that can be asked, at once. With one replica
 //     there is none;
 //  3. the same over the replicas' next paths, and so on;
-//  4. the durable store: at once when every full replica that can be asked lacks the
-//     bytes, and that was said twice, as evicted bytes do not come back; else only
-//     when the bytes have been missing for the delay.
+//  4. a node that reads the durable store for everybody, when every full replica that
+//     can be asked lacks the bytes, and that was said twice, as evicted bytes do not
+//     come back; then memory again;
+//  5. the durable store: at once when that did not help, or no node does it; else, when
+//     the cache does not lack the bytes, only when they have been missing for the delay.
 type tail struct {
 	delay time.Duration
 
@@ -33,6 +35,8 @@ type tail struct {
 	holes int
 	// full: a partial replica lacks pos, and only full ones are asked.
 	full bool
+	// filled: a node was asked to fill the extent of pos.
+	filled bool
 
 	// At most rate bytes a second are delivered, on average; 0: no cap. Nothing is
 	// before idleTo, which is when those that were are paid for.
@@ -54,6 +58,7 @@ type view struct {
 	replicas int       // full replicas of pos that can be asked; 0 with paths: as 1, or only partial ones can
 	backAt   time.Time // with none: when one that rests is up again; zero: never
 	blind    bool      // no length comes from the cache at present
+	fills    bool      // a full replica reads the durable store for everybody; only looked for when pos is cold
 	absent   bool      // the cache answers, and has never had the shard
 	statAt   time.Time // when asking the store for its length is worth it; zero: never
 }
@@ -64,6 +69,7 @@ const (
 	doWait    actionKind = iota // until news, or a time if it is set
 	doRead                      // [from, to) of one of whom, over its memory path number path
 	doQuorum                    // [from, to) of all full replicas, each over its memory path number path
+	doFill                      // have [from, to) filled, as far as extents are at once
 	doDurable                   // [from, to) from the durable store
 	doStat                      // ask the durable store for the shard's length
 	doEnd                       // the sealed shard is delivered
@@ -123,6 +129,9 @@ func (t *tail) next(v view) action {
 		}
 		return action{kind: doRead, from: t.pos, to: length, path: t.level, whom: who}
 	}
+	if t.cold && v.fills && !t.filled && t.pos < v.length {
+		return action{kind: doFill, from: t.pos, to: length}
+	}
 	due := t.durableDue(v)
 	if !due.IsZero() && !v.now.Before(due) {
 		return action{kind: doDurable, from: t.pos, to: end}
@@ -180,6 +189,7 @@ func (t *tail) durableDue(v view) time.Time {
 // delivered moves the position; whatever failed at the old one is forgotten.
 func (t *tail) delivered(n int, from Source) {
 	t.pos += uint64(n)
+	t.filled = false
 	t.relax()
 	t.memoryAt, t.memoryRest = time.Time{}, 0
 	if from == FromDurable {
@@ -247,11 +257,22 @@ func (t *tail) nextLevel(v view) {
 // partialMissed takes that a partial replica lacks pos: that is normal.
 func (t *tail) partialMissed() { t.full = true }
 
+// fillDone takes that a node says it has filled the extent of pos: memory is tried
+// again, once.
+func (t *tail) fillDone() {
+	t.filled = true
+	t.relax()
+}
+
+// fillFailed takes that none has.
+func (t *tail) fillFailed() { t.filled = true }
+
 // durableFailed takes that the store had nothing at pos, or was out of reach.
 // A hole is probed again: the cache may have been filled meanwhile.
 func (t *tail) durableFailed(now time.Time) {
 	t.durableRest = min(max(2*t.durableRest, durableRestMin), durableRestMax)
 	t.durableAt = now.Add(t.durableRest)
+	t.filled = false
 	t.relax()
 	t.memoryAt = latest(t.memoryAt, t.durableAt)
 }

@@ -420,6 +420,61 @@ func TestTailWaitsForAFullReplicaThatRests(t *testing.T) {
 	}
 }
 
+// TestTailFill: what is cold is left to a node that reads it for everybody, once; then
+// memory is tried again, and the store when that did not help.
+func TestTailFill(t *testing.T) {
+	v := view{now: at(0), length: 30, paths: 1, replicas: 3}
+	cold := func() *tail {
+		s := newTail(0)
+		s.next(v)
+		s.failed(v, reasonHole)
+		s.next(v)
+		s.quorumFailed(v, reasonHole, 3)
+		return s
+	}
+	fills := v
+	fills.fills = true
+	if a := cold().next(v); a.kind != doDurable {
+		t.Fatalf("nobody fills: %+v", a)
+	}
+	s := cold()
+	if a := s.next(fills); a != (action{kind: doFill, to: 30}) {
+		t.Fatalf("got %+v", a)
+	}
+	s.fillFailed()
+	if a := s.next(fills); a.kind != doDurable {
+		t.Fatalf("not filled: %+v", a)
+	}
+	s.durableFailed(v.now)
+	fills.now = at(50)
+	if a := s.next(fills); a.kind != doRead {
+		t.Fatalf("the store has failed: %+v", a)
+	}
+	s = cold()
+	s.next(fills)
+	s.fillDone()
+	if a := s.next(fills); a != (action{kind: doRead, to: 30}) {
+		t.Fatalf("filled: %+v", a)
+	}
+	s.failed(v, reasonHole)
+	if a := s.next(fills); a.kind != doQuorum {
+		t.Fatalf("at another replica: %+v", a)
+	}
+	s.quorumFailed(v, reasonHole, 3)
+	if a := s.next(fills); a.kind != doDurable {
+		t.Fatalf("filled and gone again: %+v", a)
+	}
+	s.delivered(10, FromDurable)
+	s.failed(v, reasonHole)
+	s.quorumFailed(v, reasonHole, 3)
+	if a := s.next(fills); a != (action{kind: doFill, from: 10, to: 30}) {
+		t.Fatalf("the next position: %+v", a)
+	}
+	if s.delay = time.Hour; s.next(view{now: at(0), stored: 30, paths: 1, fills: true}).kind == doFill {
+		t.Fatal("filled what has no length in the cache")
+	}
+}
+
 // TestTailRate: a Reader with a rate takes steps of 100 ms, and waits until what it
 // got is paid for; what one source brings beyond a step is paid for too.
 func TestTailRate(t *testing.T) {
