@@ -20,6 +20,7 @@ const (
 	rdmamap    = "github.com/Mellanox/rdmamap"
 	netlink    = "github.com/vishvananda/netlink"
 	gopacket   = "github.com/google/gopacket"
+	xnetbpf    = "golang.org/x/net/bpf"
 	prometheus = "github.com/prometheus/client_golang/"
 	kong       = "github.com/alecthomas/kong"
 	mpb        = "github.com/vbauerster/mpb/v8"
@@ -54,12 +55,16 @@ var arrows = map[string][]string{
 	"chunkstore/server/logging":   {},
 	"bench":                       {},
 	"bench/sink":                  {"bench", "producer", "fallback/durable", "fallback/wire", "chunkstore/layout", plot, xsys},
+	"bench/chaos":                 {},
 	"bench/service":               {"bench", "chunkstore/server/logging", "chunkstore", "chunkstore/server", "fallback/wire", "fallback/tcp"},
 	"cmd/rmatail/internal/advise": {},
 	"producer":                    {"fallback/wire", "fallback/durable", "chunkstore/layout", "chunkstore/cluster", prometheus},
-	"cmd/rmatail":                 {"reader", "producer", "chunkstore/cluster", "chunkstore/cluster/file", "chunkstore/server/logging", "bench", "bench/sink", "bench/service", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/advise", "cmd/rmatail/internal/follow", "internal/bytesize", kong, mpb, xsys, prometheus},
+	"cmd/rmatail":                 {"reader", "producer", "chunkstore/cluster", "chunkstore/cluster/file", "chunkstore/server/logging", "bench/sink", "bench/service", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/advise", "cmd/rmatail/internal/follow", "cmd/rmatail/internal/survey", "internal/bytesize", "cmd/rmatail/internal/doctor", "cmd/rmatail/internal/trace", "bench", kong, mpb, xsys, prometheus},
 	"cmd/rmatail/internal/demo":   {"reader", "fallback/wire", "fallback/durable", xsys},
 	"cmd/rmatail/internal/follow": {},
+	"cmd/rmatail/internal/survey": {"chunkstore/cluster", "chunkstore/layout", "fallback/wire", "fallback/tcp", "fallback/durable"},
+	"cmd/rmatail/internal/doctor": {"cgo/ibverbs", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", netlink, xsys},
+	"cmd/rmatail/internal/trace":  {"rdma/roce", gopacket, xnetbpf, xsys},
 	"scripts/lib/ring":            {},
 }
 

@@ -53,13 +53,16 @@ func Open(ctx context.Context, cfg Config) (*Appender, error) {
 
 // writer returns the writer of a shard, which continues its log.
 func (a *Appender) writer(ctx context.Context, cfg Config) (*writer, error) {
+	w := &writer{a: a, cfg: cfg, log: cfg.Log, seat: newSeat(cfg.Shard), orders: make(chan chan error), m: newMirror(cfg, a.metrics, cfg.Log.Info().Incarnation)}
+	// The lease first: what an older writer appends until it learns of it is part
+	// of the length that is looked at then.
+	w.acquire(Preempt)
 	info := cfg.Log.Info()
-	w := &writer{a: a, cfg: cfg, log: cfg.Log, seat: newSeat(cfg.Shard), orders: make(chan chan error), m: newMirror(cfg, a.metrics, info.Incarnation)}
 	w.m.sealed = info.Sealed
 	if err := w.load(ctx, info); err != nil {
+		w.release()
 		return nil, fmt.Errorf("tail chunk of %v at length %d: %w", cfg.Shard, info.Length, err)
 	}
-	w.acquire(Preempt)
 	w.m.refill()
 	w.heed()
 	return w, nil
@@ -76,8 +79,8 @@ func (a *Appender) ended() {
 // what Config.Policy says. record is copied, and the caller's again on return.
 //
 // An error means that nothing was queued: ErrRecord, ErrDropped (DropNewest),
-// ErrClosed, ErrFenced, ErrLeaseLost, or ctx's while it waited for room. What becomes of a
-// queued record the Ack tells.
+// ErrClosed, ErrFenced, ErrLeaseLost, or ctx's while it waited for room. What
+// becomes of a queued record the Ack tells.
 func (a *Appender) Append(ctx context.Context, record []byte) (Ack, error) {
 	return a.AppendAt(ctx, wire.NoOffset, record)
 }

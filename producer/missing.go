@@ -69,8 +69,16 @@ func (m *missing) take() gap {
 	return g
 }
 
-// putBack makes a gap the oldest.
-func (m *missing) putBack(g gap) { m.gaps = slices.Insert(m.gaps, 0, g) }
+// advance notes that the oldest gap, which was g when it was looked at, is closed
+// up to from. It may have grown since, or have been given up.
+func (m *missing) advance(g gap, from uint64) {
+	if len(m.gaps) == 0 || m.gaps[0].s != g.s || m.gaps[0].from != g.from || m.gaps[0].had != g.had {
+		return
+	}
+	if m.gaps[0].from = from; from >= m.gaps[0].to {
+		m.take()
+	}
+}
 
 func (m *missing) forgo(g gap) { m.forgone += g.to - g.from }
 
@@ -80,4 +88,39 @@ func (m *missing) bytes() (n uint64) {
 		n += g.to - g.from
 	}
 	return n
+}
+
+// lacks notes a gap, which repair will close.
+func (n *node) lacks(g gap) {
+	top := n.c.top.Load()
+	index, ok := top.view.Node(n.name)
+	if !ok {
+		return
+	}
+	var set cluster.Replicas
+	n.mu.Lock()
+	n.mu.missing.add(g, func(extent uint64) bool {
+		top.view.Extent(g.s.hash, extent, &set)
+		return slices.Contains(set.Full(), uint16(index))
+	})
+	n.mu.Unlock()
+	n.c.rouse()
+}
+
+// gap returns the oldest gap, if the node can be repaired now.
+func (n *node) gap() (g gap, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.mu.missing.gaps) == 0 || n.mu.state != nodeLive && n.mu.state != nodeLocal {
+		return gap{}, false
+	}
+	return n.mu.missing.gaps[0], true
+}
+
+// closed notes that a gap is closed up to from, of which some bytes were given up.
+func (n *node) closed(g gap, from, forgone uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.missing.advance(g, from)
+	n.mu.missing.forgone += forgone
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,15 +14,9 @@ import (
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
-const (
-	// windowBytes and windowTasks bound what is sent to a node and not answered.
-	// The rest waits here, where it can be given up.
-	windowBytes = 512 << 10
-	windowTasks = 512
-	// dialTime bounds a connection and its handshake. Nobody waits for it but the
-	// writers of the first moments, who have deadlines of their own.
-	dialTime = 2 * time.Second
-)
+// dialTime bounds a connection and its handshake. Nobody waits for it but the
+// writers of the first moments, who have deadlines of their own.
+const dialTime = 2 * time.Second
 
 // node is one node of the cluster as the writers see it: a queue, a connection,
 // and what it lacks. Any goroutine may offer; its own goroutine connects, takes
@@ -37,6 +30,11 @@ type node struct {
 	end   context.CancelFunc
 	wake  chan struct{} // capacity 1: the node's goroutine has something to look at
 	count nodeCounters
+	// reached is what reach has found last: the repair goroutine's.
+	reached struct {
+		at  time.Time
+		age time.Duration
+	}
 
 	mu struct {
 		sync.Mutex
@@ -45,6 +43,7 @@ type node struct {
 		client *wire.Client // of nodeLive
 		reason error        // of the last rest
 		epoch  uint64       // of the arena; 0: not known
+		size   uint64       // of the arena in bytes; 0: not known
 		rest   breaker
 
 		queue   fifo[task]   // not sent
@@ -75,39 +74,6 @@ const (
 
 func (s nodeState) String() string {
 	return [...]string{"connecting", "live", "suspended", "probing", "gone", "local"}[s]
-}
-
-// task is one request to one node.
-type task struct {
-	r       *round
-	slot    int32
-	replica int16 // in the slot's set
-	full    bool  // a full replica: it is counted on
-	start   bool  // of a put: from the chunk's start, as the node lacks the prefix
-}
-
-// flight is a task that was sent; err is why it could not be.
-type flight struct {
-	task
-	call *wire.Call
-	err  error
-}
-
-// put is the put of a task of OpPut.
-func (t task) put() layout.Put {
-	p := t.r.puts[t.slot]
-	if t.start {
-		p, _ = p.FromStart()
-	}
-	return p
-}
-
-// size is what the task takes on the wire.
-func (t task) size() int {
-	if t.r.op == wire.OpPut {
-		return wire.HeaderLen + 32 + len(t.put().Data)
-	}
-	return wire.HeaderLen + len(t.r.head)
 }
 
 // newNode starts a node's goroutine, unless the node is in this process.
@@ -159,17 +125,21 @@ func (n *node) connect() *wire.Client {
 	n.mu.Lock()
 	epoch := client.Hello().Epoch
 	emptied := n.mu.epoch != 0 && n.mu.epoch != epoch
-	n.mu.epoch = epoch
+	n.mu.epoch, n.mu.size = epoch, client.Hello().ArenaSize
 	n.mu.Unlock()
 	if emptied {
 		n.c.emptied(n)
 	}
 	n.mu.Lock()
+	back := n.mu.state == nodeProbing
 	n.mu.state, n.mu.client = nodeLive, client
 	n.mu.rest.recovered(time.Now())
 	n.launchMore()
 	n.mu.Unlock()
 	client.Flush(time.Now().Add(n.c.cfg.Timeout))
+	if back {
+		n.c.cfg.Logger.Info("a node is back", "node", n.name, "addr", at.Addr)
+	}
 	n.c.rouse()
 	return client
 }
@@ -240,96 +210,10 @@ func (n *node) land(f flight) {
 	n.settle(f.task, err)
 }
 
-// resend turns a put of a delta into that of the chunk from its start, if it can.
-func (t *task) resend() bool {
-	if t.start {
-		return false
-	}
-	_, t.start = t.r.puts[t.slot].FromStart()
-	return t.start
-}
-
 // fatal says whether an error means that the node had better be left alone: all
 // but the answers that it gives in good health.
 func fatal(err error) bool {
 	return err != nil && !errors.Is(err, wire.ErrNeedPrefix) && !errors.Is(err, wire.ErrLease) && !errors.Is(err, wire.ErrBadRequest)
-}
-
-// offer takes a task in: to be sent at once, when flush is called, or later. One
-// that is not taken in is settled already. sent says whether to call flush.
-func (n *node) offer(t task) (sent bool) {
-	size := t.size()
-	n.mu.Lock()
-	var err error
-	switch {
-	case n.mu.state > nodeLive:
-		err = n.mu.reason
-	case n.mu.queued > 0 && n.mu.queued+size > n.c.cfg.QueueBytes:
-		err = errNodeQueue
-	case n.mu.state == nodeLive && n.mu.queue.len() == 0 && n.room(size):
-		n.launch(t, size)
-		n.mu.Unlock()
-		return true
-	default:
-		n.mu.queue.push(t)
-		n.mu.queued += size
-	}
-	n.mu.Unlock()
-	if err != nil {
-		n.count.skipped.Add(1)
-		n.settle(t, err)
-	}
-	return false
-}
-
-// room says whether so much more may be under way. The caller holds mu, as in
-// the next two.
-func (n *node) room(size int) bool {
-	return n.mu.flights.len() == 0 || n.mu.flights.len() < windowTasks && n.mu.flying+size <= windowBytes
-}
-
-// launch gives a task to the connection, which is not to send it before a flush.
-func (n *node) launch(t task, size int) {
-	f := flight{task: t}
-	deadline := time.Now().Add(n.c.cfg.Timeout)
-	head, tail := t.r.head, []byte(nil)
-	if t.r.op == wire.OpPut {
-		p := t.put()
-		req := wire.Put{ShardHash: p.Shard, Chunk: p.Chunk, CRC: p.CRC, From: uint16(p.From), Data: p.Data}
-		head, f.err = req.AppendTo(n.mu.head[:0])
-		tail = p.Data
-	}
-	if f.err == nil {
-		f.call, f.err = n.mu.client.Queue(deadline, t.r.op, head, tail, nil)
-	}
-	n.mu.flights.push(f)
-	n.mu.flying += size
-	if n.mu.flights.len() == 1 {
-		n.poke()
-	}
-}
-
-// launchMore launches what waits, as far as there is room.
-func (n *node) launchMore() {
-	for n.mu.state == nodeLive && n.mu.queue.len() > 0 {
-		size := n.mu.queue.front().size()
-		if !n.room(size) {
-			return
-		}
-		n.mu.queued -= size
-		n.launch(n.mu.queue.shift(), size)
-	}
-}
-
-// flush sends what offer has launched. It waits at most as long as the
-// connection's own goroutine needs to take over.
-func (n *node) flush() {
-	n.mu.Lock()
-	client := n.mu.client
-	n.mu.Unlock()
-	if client != nil {
-		client.Flush(time.Now().Add(n.c.cfg.Timeout))
-	}
 }
 
 func (n *node) poke() {
@@ -415,23 +299,6 @@ func (n *node) settle(t task, err error) {
 	t.r.settle(t, err)
 }
 
-// lacks notes a gap, which repair will close.
-func (n *node) lacks(g gap) {
-	top := n.c.top.Load()
-	index, ok := top.view.Node(n.name)
-	if !ok {
-		return
-	}
-	var set cluster.Replicas
-	n.mu.Lock()
-	n.mu.missing.add(g, func(extent uint64) bool {
-		top.view.Extent(g.s.hash, extent, &set)
-		return slices.Contains(set.Full(), uint16(index))
-	})
-	n.mu.Unlock()
-	n.c.rouse()
-}
-
 // direct runs a task of a node in this process.
 func (n *node) direct(t task) {
 	var err error
@@ -460,26 +327,10 @@ func (n *node) move(at cluster.Node) {
 	}
 }
 
-// gap takes the oldest gap, if the node can be repaired now.
-func (n *node) gap() (g gap, ok bool) {
+func (n *node) arenaBytes() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.mu.missing.gaps) == 0 || n.mu.state != nodeLive && n.mu.state != nodeLocal {
-		return gap{}, false
-	}
-	return n.mu.missing.take(), true
-}
-
-func (n *node) putBack(g gap) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.mu.missing.putBack(g)
-}
-
-func (n *node) forgo(g gap) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.mu.missing.forgo(g)
+	return n.mu.size
 }
 
 func (n *node) addr() string {

@@ -56,9 +56,9 @@ func (s *recent) note(from, to uint64, now time.Time) {
 	s.mu.marks = append(slices.Delete(s.mu.marks, 0, old), mark{now, s.mu.end})
 }
 
-// window returns the positions that were put within the time to live, and
-// whether there are any. Some of them may be older by a step.
-func (s *recent) window(now time.Time) (from, to uint64, ok bool) {
+// window returns the positions that were put within age, at most the time to live,
+// and whether there are any. Some of them may be older by a step.
+func (s *recent) window(now time.Time, age time.Duration) (from, to uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.dead || s.mu.last.IsZero() {
@@ -66,7 +66,7 @@ func (s *recent) window(now time.Time) (from, to uint64, ok bool) {
 	}
 	from = s.mu.first
 	for _, m := range s.mu.marks {
-		if now.Sub(m.at) < s.ttl {
+		if now.Sub(m.at) < age {
 			break
 		}
 		from = m.end

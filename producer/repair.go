@@ -84,15 +84,13 @@ func (w *repairer) pass() (err error) {
 			if !ok {
 				continue
 			}
-			left, stepErr := w.step(n, g)
-			if left.from < left.to {
-				n.putBack(left)
-			}
+			from, forgone, stepErr := w.step(n, g)
+			n.closed(g, from, forgone)
 			if stepErr != nil {
 				err = errors.Join(err, stepErr)
 				continue
 			}
-			busy = true
+			busy = w.c.life.Err() == nil
 		}
 		if err != nil {
 			return err
@@ -101,43 +99,39 @@ func (w *repairer) pass() (err error) {
 	return nil
 }
 
-// step repairs the first extent of a gap, and returns what is left of it.
-func (w *repairer) step(n *node, g gap) (left gap, err error) {
+// step repairs the first extent of a gap, and returns up to where it is closed
+// then, and how many bytes of that were given up.
+func (w *repairer) step(n *node, g gap) (from, forgone uint64, err error) {
 	c := w.c
 	if c.cfg.Store == nil || c.cfg.RepairBytesPerSecond < 0 {
-		n.forgo(g)
-		return gap{}, nil
+		return g.to, g.to - g.from, nil
 	}
-	young, end, ok := g.s.window(time.Now())
+	now := time.Now()
+	young, end, ok := g.s.window(now, w.reach(n, now))
 	if !ok || young >= g.to {
-		n.forgo(g)
-		return gap{}, nil
+		return g.to, g.to - g.from, nil
 	}
 	if young > g.from {
-		n.forgo(gap{from: g.from, to: young})
-		g.from = young
+		forgone, g.from = young-g.from, young
 	}
 	g.to = min(g.to, end)
-	var here bool
-	if g.from, here = w.next(n, g); !here {
-		return gap{}, nil
+	if from, ok = w.next(n, g); !ok {
+		return g.to, forgone, nil
 	}
-	from := g.from &^ (layout.ChunkSize - 1)
-	to := min(g.to, (layout.Extent(from)+1)*layout.ExtentSize)
-	if !w.wait(w.limit.take(int(to-from), time.Now())) {
-		return g, nil
+	at := from &^ (layout.ChunkSize - 1)
+	to := min(g.to, (layout.Extent(at)+1)*layout.ExtentSize)
+	if !w.wait(w.limit.take(int(to-at), now)) {
+		return from, forgone, nil
 	}
-	err = w.extent(n, g.s, from, to)
+	err = w.extent(n, g.s, at, to)
 	switch {
 	case errors.Is(err, errStale):
-		n.forgo(gap{from: from, to: to})
+		return to, forgone + to - at, nil
 	case err != nil:
-		return g, err
-	default:
-		n.count.repaired.Add(to - from)
+		return from, forgone, err
 	}
-	g.from = to
-	return g, nil
+	n.count.repaired.Add(to - at)
+	return to, forgone, nil
 }
 
 // next returns the first position of a gap that the node has to hold, and whether

@@ -65,9 +65,9 @@ func NewReplicaCache(cfg ReplicaConfig) (*ReplicaCache, error) {
 }
 
 // Put implements Cache: it returns when each put is with a quorum of the full
-// replicas of its extent, or with those that live. An error says that no full
-// replica took the put, or, if it matches none of the nodes' errors, that the
-// ReplicaCache is closed. It takes no longer than ReplicaConfig.Timeout.
+// replicas of its extent, or with those that live. An error says why no full
+// replica has taken the put; it matches ErrClosed after Close. It takes no longer
+// than ReplicaConfig.Timeout.
 func (c *ReplicaCache) Put(shard layout.Shard, puts []layout.Put, errs []error) {
 	if len(puts) == 0 {
 		return

@@ -1,6 +1,8 @@
 package producer
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/cluster"
@@ -68,17 +70,18 @@ func (c *ReplicaCache) emptied(n *node) {
 	c.lackRecent(n, gap{})
 }
 
+// recents are the shards that were put to within the time to live.
+func (c *ReplicaCache) recents() []*recent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.mu.shards))
+}
+
 // lackRecent notes all that was put within the time to live as missing on a node.
 func (c *ReplicaCache) lackRecent(n *node, g gap) {
-	c.mu.Lock()
-	shards := make([]*recent, 0, len(c.mu.shards))
-	for _, s := range c.mu.shards {
-		shards = append(shards, s)
-	}
-	c.mu.Unlock()
 	now := time.Now()
-	for _, s := range shards {
-		if from, to, ok := s.window(now); ok {
+	for _, s := range c.recents() {
+		if from, to, ok := s.window(now, s.ttl); ok {
 			g.s, g.from, g.to = s, from, to
 			n.lacks(g)
 		}

@@ -25,6 +25,8 @@ type writer struct {
 	unsure bool
 	ended  error // ErrFenced or ErrLeaseLost: nothing is written any more
 
+	behind [1]byte // scratch of overtaken
+
 	closeErr error // of the log; read after Appender.done
 }
 
@@ -232,9 +234,35 @@ func (w *writer) beat() {
 	if w.m.current && w.cfg.Clock().Sub(w.m.lastBeat) < w.cfg.Heartbeat/2 {
 		return // an append has just published
 	}
+	if w.overtaken() {
+		return
+	}
 	w.acquire(Wait)
 	w.m.refill()
 	w.heed()
+}
+
+// overtaken looks whether the store has more of the shard than this Appender
+// knows, and ends it then. Its heartbeat would tell consumers that what it has
+// published is all there is, while another writer, one that did not know of this
+// one yet, has appended. An append would notice; an idle Appender has none.
+func (w *writer) overtaken() bool {
+	length := w.m.length
+	if info := w.log.Info(); info.Length > length {
+		w.fence("length %d, expected %d", info.Length, length)
+		return true
+	}
+	if w.cfg.ReadTail == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.Heartbeat)
+	defer cancel()
+	// What the log knows is its own memory; the store is asked for a byte behind.
+	if n, _ := w.cfg.ReadTail(ctx, length, w.behind[:]); n > 0 {
+		w.fence("a byte behind the expected length %d", length)
+		return true
+	}
+	return false
 }
 
 // close publishes once more if the cache is behind, and closes the log.

@@ -8,13 +8,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore/cluster"
+	"github.com/rmatail/rmatail/chunkstore/cluster/file"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
 type appendCmd struct {
-	Server     string        `help:"The node's address. Default 127.0.0.1:7440 if there is no --dir either." placeholder:"HOST:PORT"`
-	Dir        string        `help:"Append to this durable directory directly, as the shard's only writer. With --server its cache mirrors what is appended." placeholder:"DIR" type:"path"`
+	Server     string        `help:"The node's address. Default 127.0.0.1:7440 if there is no --cluster and no --dir either." placeholder:"HOST:PORT"`
+	Cluster    string        `help:"The file that describes a cluster (YAML): append through the node that owns its store, or to the directory that is its store." placeholder:"FILE"`
+	Dir        string        `help:"Append to this durable directory directly, as the shard's only writer. With --server or --cluster the nodes there mirror what is appended." placeholder:"DIR" type:"path"`
 	Policy     policy        `help:"With --dir: when appends are flushed to the disk: always, interval or never." default:"always" placeholder:"NAME"`
 	Seal       bool          `help:"With --dir: seal the shard at the end, so that followers end too."`
 	Shard      shard         `arg:"" help:"The shard, such as logs/0000. It is created when it does not exist."`
@@ -107,10 +110,16 @@ func (c *appendCmd) check() error {
 		return fmt.Errorf("%w: --queue %s", errUsage, c.Queue)
 	case c.State != "" && !c.Resume:
 		return fmt.Errorf("%w: --state needs --resume", errUsage)
-	case c.Dir == "" && c.Seal:
-		return fmt.Errorf("%w: --seal needs --dir: only the shard's own writer can seal it", errUsage)
+	case c.Dir == "" && c.Cluster == "" && c.Seal:
+		return errSealNeedsDir
 	}
-	return nil
+	return c.where().check()
+}
+
+var errSealNeedsDir = fmt.Errorf("%w: --seal needs --dir: only the shard's own writer can seal it", errUsage)
+
+func (c *appendCmd) where() storeFlags {
+	return storeFlags{Server: c.Server, Cluster: c.Cluster, Dir: c.Dir}
 }
 
 func (c *appendCmd) Run(p *process) error {
@@ -120,8 +129,15 @@ func (c *appendCmd) Run(p *process) error {
 	began := time.Now()
 	var account ledger
 	account.mu.Shard = c.Shard.String()
+	source, err := c.where().openCluster(p)
+	if err != nil {
+		return err
+	}
+	if source != nil {
+		defer source.Close()
+	}
 	var in *batches
-	s, err := c.open(p, func(b *batch, pos uint64) {
+	s, err := c.open(p, source, func(b *batch, pos uint64) {
 		account.durable(b, pos)
 		in.recycle(b)
 	})
@@ -191,10 +207,25 @@ func (c *appendCmd) cutting() cutting {
 	return k
 }
 
-// open opens what is appended to. done is called for each batch that is durable.
-func (c *appendCmd) open(p *process, done func(b *batch, pos uint64)) (sink, error) {
-	if c.Dir != "" {
-		a, err := c.openDir(p)
+// open opens what is appended to; source is the cluster, or nil. done is called for
+// each batch that is durable.
+func (c *appendCmd) open(p *process, source *file.Source, done func(b *batch, pos uint64)) (sink, error) {
+	dir, addr := c.Dir, c.where().address
+	if source != nil && dir == "" {
+		addr = func() string { return ownerOf(source) }
+		if addr() == "" {
+			dir = source.Current().Store.Dir
+		}
+	}
+	if dir != "" {
+		var mirror cluster.Source
+		switch {
+		case source != nil:
+			mirror = source
+		case c.Server != "":
+			mirror = cluster.Single(c.Server)
+		}
+		a, err := c.openDir(p, dir, mirror)
 		if err != nil {
 			return nil, err
 		}
@@ -204,9 +235,11 @@ func (c *appendCmd) open(p *process, done func(b *batch, pos uint64)) (sink, err
 		}
 		return d, nil
 	}
-	addr := storeFlags{Server: c.Server}.address()
+	if c.Seal {
+		return nil, errSealNeedsDir
+	}
 	pl := &pipeline{shard: c.Shard.String(), retryFor: c.RetryFor, inFlight: int(c.InFlight), done: done,
-		dial: func(ctx context.Context) (*wire.Client, error) { return dial(ctx, p, addr) },
+		dial: func(ctx context.Context) (*wire.Client, error) { return dial(ctx, p, addr()) },
 		note: func(err error) { p.log.Warn("trying again", "err", err) }}
 	ctx, cancel := context.WithTimeout(p, openTimeout)
 	defer cancel()

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/fallback/durable"
@@ -10,15 +12,16 @@ import (
 	"github.com/rmatail/rmatail/producer"
 )
 
-// dirAppender appends to a durable directory, and mirrors it into a node's cache
-// if there is one.
+// dirAppender appends to a durable directory, and mirrors it into the caches of a
+// node or a cluster if there are any.
 type dirAppender struct {
 	dir   *durable.Dir
 	cache *producer.ReplicaCache // nil: none
 	*producer.Appender
 }
 
-func (c *appendCmd) openDir(p *process) (a *dirAppender, err error) {
+// openDir opens the directory; source has the nodes that mirror it, or is nil.
+func (c *appendCmd) openDir(p *process, dir string, source cluster.Source) (a *dirAppender, err error) {
 	ctx, cancel := context.WithTimeout(p, openTimeout)
 	defer cancel()
 	d := &dirAppender{}
@@ -27,7 +30,7 @@ func (c *appendCmd) openDir(p *process) (a *dirAppender, err error) {
 			err = errors.Join(err, d.closeStore())
 		}
 	}()
-	if d.dir, err = durable.Open(c.Dir, durable.Options{Policy: durable.Policy(c.Policy), Logger: p.quiet}); err != nil {
+	if d.dir, err = durable.Open(dir, durable.Options{Policy: durable.Policy(c.Policy), Logger: p.quiet}); err != nil {
 		return nil, err
 	}
 	log, err := d.dir.Log(c.Shard.String())
@@ -40,12 +43,12 @@ func (c *appendCmd) openDir(p *process) (a *dirAppender, err error) {
 		ReadTail: func(ctx context.Context, pos uint64, b []byte) (int, error) {
 			return d.dir.ReadAt(ctx, c.Shard.String(), pos, b)
 		}}
-	if c.Server != "" {
-		d.cache, err = producer.NewReplicaCache(producer.ReplicaConfig{
-			Source: cluster.Single(c.Server), Store: d.dir, Owner: "rmatail append", Logger: p.quiet,
+	if source != nil {
+		view, _ := source.View()
+		if d.cache, err = producer.NewReplicaCache(producer.ReplicaConfig{
+			Source: source, Store: d.dir, TTL: view.TTL, Owner: writerName(), Logger: p.quiet,
 			Dial: func(ctx context.Context, n cluster.Node) (*wire.Client, error) { return dial(ctx, p, n.Addr) },
-		})
-		if err != nil {
+		}); err != nil {
 			return nil, errors.Join(err, log.Close())
 		}
 		cfg.Cache = d.cache
@@ -54,6 +57,15 @@ func (c *appendCmd) openDir(p *process) (a *dirAppender, err error) {
 		return nil, errors.Join(err, log.Close())
 	}
 	return d, nil
+}
+
+// writerName is who holds the lease of what this process writes, for people.
+func writerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("append %.40s:%d", host, os.Getpid())
 }
 
 func (a *dirAppender) seal(ctx context.Context) error { return a.Appender.Seal(ctx) }

@@ -122,19 +122,9 @@ func (c *clusterCheckCmd) sum(f *file.Cluster, v *cluster.View) checked {
 	}{v.Store.Node, v.Store.Dir}
 	for i, n := range v.Nodes {
 		s.Arena += f.Settings[i].Arena
-		s.Nodes = append(s.Nodes, checkedNode{n.Name, n.Addr, roleNames(n), n.Weight, n.Partial, f.Settings[i].Arena, n.Name == v.Store.Node, b.shares[i]})
+		s.Nodes = append(s.Nodes, checkedNode{n.Name, n.Addr, n.Roles.Names(), n.Weight, n.Partial, f.Settings[i].Arena, n.Name == v.Store.Node, b.shares[i]})
 	}
 	return s
-}
-
-func roleNames(n cluster.Node) (names []string) {
-	if n.Roles&cluster.Data != 0 {
-		names = append(names, "data")
-	}
-	if n.Roles&cluster.Metadata != 0 {
-		names = append(names, "metadata")
-	}
-	return names
 }
 
 // notes are about what is right, and perhaps not meant.
@@ -143,7 +133,7 @@ func notes(v *cluster.View) (notes []string) {
 		notes = append(notes, fmt.Sprintf("%d full replicas of an extent: with 3 any two nodes may be lost without a read of the durable store", v.Full))
 	}
 	if v.MetadataReplicas < 3 {
-		notes = append(notes, fmt.Sprintf("%d replicas of a length page: with 3 one of them may be lost without a pause in publishing", v.MetadataReplicas))
+		notes = append(notes, fmt.Sprintf("%d replicas of a length page: with 3 one may be lost, and a new writer still gets its lease", v.MetadataReplicas))
 	}
 	hosts := map[string][]string{}
 	var order []string
