@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -111,29 +112,43 @@ func beCrowd(spec crowdSpec) error {
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
+// crowdTries is how often a transport may be measured: whatever else this machine
+// does makes a try worse, and never better.
+const crowdTries = 3
+
 // TestRealChaosCrowd: 400 readers come to one shard at once while a producer
 // appends, over shared memory and then over tcp. They cost the producer less than
 // twice its p99, and each of them keeps up.
 func TestRealChaosCrowd(t *testing.T) {
 	s := newSite(t, siteConfig{full: 3, shards: 1})
-	f := s.feeds[0]
-	f.pause.Store(int64(10 * time.Millisecond))
-	f.most.Store(2000)
-	s.pass(time.Second)
-	began := time.Now()
-	s.pass(3 * time.Second)
-	alone := f.between(began, time.Now())
+	s.feeds[0].pause.Store(int64(10 * time.Millisecond))
+	s.feeds[0].most.Store(2000)
 	for _, transport := range []reader.Transport{reader.SHM, reader.TCP} {
-		s.crowd(transport, alone)
+		var slow []string
+		for range crowdTries {
+			why := s.crowd(transport)
+			if why == "" {
+				slow = nil
+				break
+			}
+			slow = append(slow, why)
+		}
+		if slow != nil {
+			t.Errorf("over %v, each time: %s", transport, strings.Join(slow, "; "))
+		}
 	}
 	s.finish("a crowd of readers")
 }
 
 // crowd brings readers to the site's shard, and holds what appends take meanwhile
-// against what they took without them.
-func (s *site) crowd(transport reader.Transport, alone []time.Duration) {
+// against what they took just before. It returns what took too long.
+func (s *site) crowd(transport reader.Transport) (slow string) {
 	const readers = 400
 	t, f := s.t, s.feeds[0]
+	s.pass(time.Second)
+	began := time.Now()
+	s.pass(2 * time.Second)
+	alone := f.between(began, time.Now())
 	// Readers have processors of their own where it matters: what they cost the
 	// producer is what they cost the nodes, not the processors that it runs on.
 	p, err := start("crowd", crowdSpec{Dir: s.dir, Cluster: s.described(s.own), Shard: f.shard, Readers: readers, Transport: transport}, "nice", "-n", "19")
@@ -144,7 +159,7 @@ func (s *site) crowd(transport reader.Transport, alone []time.Duration) {
 	if line, err := p.line(); line != "ready" {
 		t.Fatalf("the crowd said %q, %v", line, err)
 	}
-	began := time.Now()
+	began = time.Now()
 	s.pass(3 * time.Second)
 	during := f.between(began, time.Now())
 	acked := f.acked.Load()
@@ -164,9 +179,10 @@ func (s *site) crowd(transport reader.Transport, alone []time.Duration) {
 	// detector perhaps: below this the scheduler is what is measured.
 	const floor = 50 * time.Millisecond
 	if p99During > max(2*p99, floor) {
-		t.Errorf("append p99 grew from %v to %v, want less than twice", p99, p99During)
+		return fmt.Sprintf("append p99 grew from %v to %v, want less than twice", p99, p99During)
 	}
 	if behind := acked - min(got.Least, acked); behind > 200_000 || got.Hungriest > 5*time.Second {
-		t.Errorf("the last reader is %d bytes behind, the hungriest got nothing for %v", behind, got.Hungriest)
+		return fmt.Sprintf("the last reader is %d bytes behind, the hungriest got nothing for %v", behind, got.Hungriest)
 	}
+	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os/exec"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 type fed struct {
 	t     *testing.T
 	cmd   *exec.Cmd
+	wait  func() error
 	said  bytes.Buffer
 	out   bytes.Buffer
 	taken atomic.Int64 // bytes of the input
@@ -30,6 +32,7 @@ func feedAppend(t *testing.T, input []byte, args ...string) *fed {
 	if err := f.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	f.wait = sync.OnceValue(f.cmd.Wait)
 	go func() {
 		defer close(f.done)
 		defer in.Close()
@@ -45,6 +48,7 @@ func feedAppend(t *testing.T, input []byte, args ...string) *fed {
 	t.Cleanup(func() {
 		f.cmd.Process.Kill()
 		<-f.done
+		f.wait()
 	})
 	return f
 }
@@ -65,7 +69,7 @@ func (f *fed) stalls() int64 {
 func (f *fed) end() (sum appended, code int) {
 	f.t.Helper()
 	await(f.t, f.done, "the input to be taken")
-	f.cmd.Wait()
+	f.wait()
 	if err := json.Unmarshal(f.out.Bytes(), &sum); err != nil {
 		f.t.Fatalf("%v\n%s", err, &f.said)
 	}
