@@ -112,9 +112,9 @@ func beCrowd(spec crowdSpec) error {
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// crowdTries is how often a transport may be measured: whatever else this machine
-// does makes a try worse, and never better.
-const crowdTries = 3
+// busyTries is how often a time may be measured: whatever else this machine does
+// makes a try worse, and never better.
+const busyTries = 3
 
 // TestRealChaosCrowd: 400 readers come to one shard at once while a producer
 // appends, over shared memory and then over tcp. They cost the producer less than
@@ -125,7 +125,7 @@ func TestRealChaosCrowd(t *testing.T) {
 	s.feeds[0].most.Store(2000)
 	for _, transport := range []reader.Transport{reader.SHM, reader.TCP} {
 		var slow []string
-		for range crowdTries {
+		for range busyTries {
 			why := s.crowd(transport)
 			if why == "" {
 				slow = nil

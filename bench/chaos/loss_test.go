@@ -1,7 +1,9 @@
 package chaos
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -13,6 +15,19 @@ const settle = time.Second
 // TestRealChaosOneReplicaLost: no read fails, none goes to the store, and delivery
 // is about as fast as before.
 func TestRealChaosOneReplicaLost(t *testing.T) {
+	var slow []string
+	for range busyTries {
+		why := loseOneReplica(t)
+		if why == "" {
+			return
+		}
+		slow = append(slow, why)
+	}
+	t.Errorf("each time: %s", strings.Join(slow, "; "))
+}
+
+// loseOneReplica returns what took too long.
+func loseOneReplica(t *testing.T) (slow string) {
 	s := newSite(t, siteConfig{full: 4, partial: 1})
 	s.pass(settle)
 	began := time.Now()
@@ -34,9 +49,10 @@ func TestRealChaosOneReplicaLost(t *testing.T) {
 	// Below this the two processors' scheduler is measured.
 	const floor = 50 * time.Millisecond
 	if p99After > max(2*p99, floor) {
-		t.Errorf("p99 of delivery went from %v to %v, want within twice", p99, p99After)
+		slow = fmt.Sprintf("p99 of delivery went from %v to %v, want within twice", p99, p99After)
 	}
 	s.finish("one replica of a key lost")
+	return slow
 }
 
 // delivery is how long records took from append to every reader in a time.
