@@ -20,7 +20,8 @@ type gap struct {
 	hadAs    uint16        // the node's index there
 }
 
-// missing are the gaps of one node, the oldest first. It has no lock.
+// missing are the gaps of one node: the oldest first, but for those that were
+// postponed. It has no lock.
 type missing struct {
 	gaps    []gap
 	forgone uint64 // bytes of gaps that were given up, at most
@@ -80,6 +81,13 @@ func (m *missing) advance(g gap, from uint64) {
 	}
 }
 
+// postpone makes the oldest gap, if it is of the shard, the last one.
+func (m *missing) postpone(s *recent) {
+	if len(m.gaps) > 0 && m.gaps[0].s == s {
+		m.gaps = append(m.gaps, m.take())
+	}
+}
+
 func (m *missing) forgo(g gap) { m.forgone += g.to - g.from }
 
 // bytes are those of all gaps, at most: not every extent in them is the node's.
@@ -107,7 +115,7 @@ func (n *node) lacks(g gap) {
 	n.c.rouse()
 }
 
-// gap returns the oldest gap, if the node can be repaired now.
+// gap returns the first gap, if the node can be repaired now.
 func (n *node) gap() (g gap, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,6 +123,13 @@ func (n *node) gap() (g gap, ok bool) {
 		return gap{}, false
 	}
 	return n.mu.missing.gaps[0], true
+}
+
+// postpone lets other gaps go before g, which could not be closed now.
+func (n *node) postpone(g gap) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.missing.postpone(g.s)
 }
 
 // closed notes that a gap is closed up to from, of which some bytes were given up.

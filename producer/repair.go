@@ -87,6 +87,7 @@ func (w *repairer) pass() (err error) {
 			from, forgone, stepErr := w.step(n, g)
 			n.closed(g, from, forgone)
 			if stepErr != nil {
+				n.postpone(g) // others may have better luck
 				err = errors.Join(err, stepErr)
 				continue
 			}
