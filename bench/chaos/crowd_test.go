@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -112,43 +111,38 @@ func beCrowd(spec crowdSpec) error {
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// busyTries is how often a time may be measured: whatever else this machine does
-// makes a try worse, and never better.
-const busyTries = 3
-
 // TestRealChaosCrowd: 400 readers come to one shard at once while a producer
 // appends, over shared memory and then over tcp. They cost the producer less than
 // twice its p99, and each of them keeps up.
 func TestRealChaosCrowd(t *testing.T) {
 	s := newSite(t, siteConfig{full: 3, shards: 1})
-	s.feeds[0].pause.Store(int64(10 * time.Millisecond))
-	s.feeds[0].most.Store(2000)
+	f := s.feeds[0]
+	f.pause.Store(int64(10 * time.Millisecond))
+	f.most.Store(2000)
+	s.pass(time.Second)
 	for _, transport := range []reader.Transport{reader.SHM, reader.TCP} {
-		var slow []string
-		for range busyTries {
-			why := s.crowd(transport)
-			if why == "" {
-				slow = nil
+		for round := 1; ; round++ {
+			began := time.Now()
+			s.pass(2 * time.Second)
+			alone := f.between(began, time.Now())
+			if s.crowd(transport, alone) {
 				break
 			}
-			slow = append(slow, why)
-		}
-		if slow != nil {
-			t.Errorf("over %v, each time: %s", transport, strings.Join(slow, "; "))
+			if round == rounds {
+				t.Errorf("over %v, in none of %d rounds append p99 was within twice of before and every reader kept up", transport, rounds)
+				break
+			}
 		}
 	}
 	s.finish("a crowd of readers")
 }
 
 // crowd brings readers to the site's shard, and holds what appends take meanwhile
-// against what they took just before. It returns what took too long.
-func (s *site) crowd(transport reader.Transport) (slow string) {
+// against what they took without them: true when that is about the same,
+// and no reader starves.
+func (s *site) crowd(transport reader.Transport, alone []time.Duration) bool {
 	const readers = 400
 	t, f := s.t, s.feeds[0]
-	s.pass(time.Second)
-	began := time.Now()
-	s.pass(2 * time.Second)
-	alone := f.between(began, time.Now())
 	// Readers have processors of their own where it matters: what they cost the
 	// producer is what they cost the nodes, not the processors that it runs on.
 	p, err := start("crowd", crowdSpec{Dir: s.dir, Cluster: s.described(s.own), Shard: f.shard, Readers: readers, Transport: transport}, "nice", "-n", "19")
@@ -159,7 +153,7 @@ func (s *site) crowd(transport reader.Transport) (slow string) {
 	if line, err := p.line(); line != "ready" {
 		t.Fatalf("the crowd said %q, %v", line, err)
 	}
-	began = time.Now()
+	began := time.Now()
 	s.pass(3 * time.Second)
 	during := f.between(began, time.Now())
 	acked := f.acked.Load()
@@ -175,14 +169,9 @@ func (s *site) crowd(transport reader.Transport) (slow string) {
 	if len(got.Errors) > 0 || got.Wrong > 0 || got.Gaps > 0 {
 		t.Errorf("%d wrong batches, %d gaps, errors %q", got.Wrong, got.Gaps, got.Errors)
 	}
-	// Two processors run the producer, three nodes and 400 readers, under a race
-	// detector perhaps: below this the scheduler is what is measured.
-	const floor = 50 * time.Millisecond
-	if p99During > max(2*p99, floor) {
-		return fmt.Sprintf("append p99 grew from %v to %v, want less than twice", p99, p99During)
-	}
 	if behind := acked - min(got.Least, acked); behind > 200_000 || got.Hungriest > 5*time.Second {
-		return fmt.Sprintf("the last reader is %d bytes behind, the hungriest got nothing for %v", behind, got.Hungriest)
+		t.Logf("the last reader is %d bytes behind, the hungriest got nothing for %v", behind, got.Hungriest)
+		return false
 	}
-	return ""
+	return asFast(p99, p99During)
 }
