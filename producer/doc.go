@@ -86,7 +86,8 @@
 // again from the durable store, at a bounded rate, unless they are older than the
 // time to live, or than what the node's arena has room for. Bytes of a shard that
 // was deleted and made again are told by its incarnation. A gap that cannot be closed
-// now, as the store does not read it, lets the others go first. Partial replicas are not
+// now, as the store does not read it, lets the others go first, and
+// a node that is slow in taking holds up the repair of no other one. Partial replicas are not
 // repaired.
 //
 // # Lease
