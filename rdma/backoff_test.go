@@ -78,3 +78,24 @@ func TestSpinner(t *testing.T) {
 		t.Error("spins although told not to")
 	}
 }
+
+// TestSpinnerLooksAtTheClockNowAndThen: short waits are timed seldom, long ones
+// always.
+func TestSpinnerLooksAtTheClockNowAndThen(t *testing.T) {
+	s := spinner{max: 50 * time.Microsecond, usual: 4 * time.Microsecond}
+	looks := 0
+	for range 10 * lookEvery {
+		if s.due() {
+			looks++
+		}
+	}
+	if looks != 10 {
+		t.Errorf("%d looks in %d short waits, want 10", looks, 10*lookEvery)
+	}
+	s.usual = 60 * time.Microsecond
+	for range lookEvery {
+		if !s.due() {
+			t.Error("a wait in a time of long ones is not timed")
+		}
+	}
+}

@@ -51,7 +51,7 @@ type engine struct {
 	// onLost is called once, by the janitor, with the root cause.
 	onLost func(error)
 
-	lead  chan struct{} // of capacity 1, full while somebody leads
+	lead  semaphore     // whoever has it leads
 	lost  chan struct{} // closed with the root cause set
 	kick  chan struct{} // of capacity 1: the janitor has something to do
 	ended chan struct{} // closed when the janitor is done
@@ -125,7 +125,7 @@ func newEngine(c engineConfig) *engine {
 		freed:  c.freed,
 		peer:   c.peer,
 		onLost: c.onLost,
-		lead:   make(chan struct{}, 1),
+		lead:   newSemaphore(),
 		lost:   make(chan struct{}),
 		kick:   make(chan struct{}, 1),
 		ended:  make(chan struct{}),

@@ -43,9 +43,7 @@ func TestFabricErrorSettlesEverything(t *testing.T) {
 				})
 			}
 			synctest.Wait() // four batches posted, two wait for credits
-			nic.complete(20)
-			nic.failNext(status)
-			nic.complete(1)
+			nic.completeThenFail(20, status)
 			callers.Wait()
 			if ok != 1 || bad != 5 {
 				t.Errorf("%d batches read and %d failed, want 1 and 5", ok, bad)

@@ -275,6 +275,16 @@ func (n *fakeNIC) failNext(s ibverbs.Status) {
 	n.mu.next = s
 }
 
+// completeThenFail is complete, and then a READ that fails, with nothing polled in
+// between.
+func (n *fakeNIC) completeThenFail(k int, s ibverbs.Status) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.completeLocked(k)
+	n.mu.next = s
+	n.completeLocked(1)
+}
+
 func (n *fakeNIC) inFlight() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -46,13 +46,11 @@ func (e *engine) reap() {
 			e.fail(fmt.Errorf("%w: none for %v", ErrStuck, e.stuck))
 			return
 		}
-		select {
-		case e.lead <- struct{}{}:
-			e.serve(untilReaped, nil, deadline)
-			e.endLead()
-		case <-e.lost:
+		if !e.lead.take(e.lost) {
 			return
 		}
+		e.serve(untilReaped, nil, deadline)
+		e.endLead()
 	}
 }
 
@@ -65,7 +63,7 @@ func (e *engine) takeApart() {
 	var errs []error
 	errs = append(errs, e.q.toErr())
 	e.waitNotPosting()
-	e.lead <- struct{}{} // the leader was woken and sees that the connection is dead
+	e.lead.take(nil) // the leader was woken and sees that the connection is dead
 	errs = append(errs, e.drain())
 	destroyed := e.q.destroyQP()
 	errs = append(errs, destroyed)

@@ -21,7 +21,7 @@ func (e *engine) reached(g goal, s *slot) bool {
 	case untilSettled:
 		return s.state == settled
 	case untilGranted:
-		return s.state == granted
+		return s.state == admitted
 	case untilReaped:
 		return e.mu.abandoned == 0
 	case untilDrained:
@@ -31,27 +31,9 @@ func (e *engine) reached(g goal, s *slot) bool {
 }
 
 // tryLead takes the semaphore if nobody has it.
-func (e *engine) tryLead() bool {
-	if e.dead.Load() {
-		return false // the janitor's
-	}
-	select {
-	case e.lead <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
+func (e *engine) tryLead() bool { return !e.dead.Load() && e.lead.try() } // on a lost connection only the janitor leads
 
-func (e *engine) endLead() { <-e.lead }
-
-// leadChan is the semaphore for a select; nil when only the janitor may lead.
-func (e *engine) leadChan() chan struct{} {
-	if e.dead.Load() {
-		return nil
-	}
-	return e.lead
-}
+func (e *engine) endLead() { e.lead.give() }
 
 // serve polls for everybody until the goal is reached, the deadline has passed,
 // or the connection is lost; once when it has passed before. The caller leads.
@@ -155,35 +137,72 @@ func (e *engine) wait(s *slot, deadline time.Time) error {
 }
 
 // await waits until the slot's READs are settled or a time has come, and reports
-// whether they are: then once.
+// whether they are.
 func (e *engine) await(s *slot, until time.Time) bool {
-	select {
-	case <-s.done:
+	if s.over || e.settledNow(s) {
 		return true
-	default:
 	}
 	if e.tryLead() {
 		e.serve(untilSettled, s, until)
 		e.endLead()
 	}
-	select {
-	case <-s.done:
+	if e.sleeps(s) {
 		return true
-	default:
 	}
 	s.timer.Reset(time.Until(until))
 	defer s.timer.Stop()
+	e.lead.wait()
+	defer e.lead.leave()
 	for {
 		select {
 		case <-s.done:
 			return true
-		case e.leadChan() <- struct{}{}:
-			e.serve(untilSettled, s, until)
-			e.endLead()
+		case <-e.turn(untilSettled, s, until):
 		case <-s.timer.C:
-			return false
+			return e.leaves(s)
 		}
 	}
+}
+
+// turn leads if nobody else does. It returns what has something to receive when
+// that is worth another try. The caller has announced itself as a waiter.
+func (e *engine) turn(g goal, s *slot, until time.Time) <-chan struct{} {
+	if e.tryLead() {
+		e.serve(g, s, until)
+		e.endLead()
+	}
+	if e.dead.Load() {
+		e.lead.pass() // what was received may have been the janitor's
+		return nil
+	}
+	return e.lead.free
+}
+
+func (e *engine) settledNow(s *slot) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return s.state == settled
+}
+
+// sleeps says that the slot's user is going to wait on done, unless the slot has
+// settled by now.
+func (e *engine) sleeps(s *slot) (isSettled bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.sleeps = s.state != settled
+	return !s.sleeps
+}
+
+// leaves is sleeps' end when done has not been received from.
+func (e *engine) leaves(s *slot) (isSettled bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s.sleeps {
+		s.sleeps = false
+		return false
+	}
+	<-s.done
+	return true
 }
 
 // abandon gives up waiting, unless the slot has settled by now.
@@ -199,6 +218,9 @@ func (e *engine) abandon(s *slot) bool {
 }
 
 func (e *engine) result(s *slot) error {
+	if s.over {
+		return s.outcome
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return s.err

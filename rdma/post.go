@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/rmatail/rmatail/cgo/ibverbs"
@@ -15,15 +16,46 @@ const (
 	untilDone                // poll as long as a wait would spin
 )
 
+// restAfter is after how many READs a caller that never sleeps lets the scheduler
+// run. The runtime takes a goroutine that has not been scheduled for 10 ms for
+// one that is stuck: it sends its thread a signal, takes its processor away from
+// under the call to the device, and looks every 20 us whether it has to again
+// (runtime.sysmon, runtime.retake). Soft-RoCE under emulation, where a READ takes
+// 30 us, was seen to lose a quarter of a CPU to that.
+const restAfter = 128
+
 // post puts the slot's READs on the queue, waiting for credits until the
 // deadline. stay says whether to spin for their completion in the same call; if
 // somebody else leads it does not.
+//
+// What is common needs one look at the clock, and the lock twice: before the
+// call to the device, and after it.
 func (e *engine) post(s *slot, deadline time.Time, stay staying) error {
 	n := len(s.reads)
-	if err := e.admit(s, n, deadline); err != nil {
+	if s.busy += n; s.busy >= restAfter {
+		s.busy = 0
+		runtime.Gosched()
+	}
+	left := time.Until(deadline)
+	e.mu.Lock()
+	granted, err := e.admitLocked(s, n, left)
+	if err != nil {
+		e.mu.Unlock()
 		return err
 	}
-	s.gen++
+	if !granted {
+		e.mu.Unlock()
+		if err := e.waitCredits(s, n, deadline); err != nil {
+			return err
+		}
+		left = time.Until(deadline)
+		e.mu.Lock()
+	}
+	if err := e.launchLocked(s, n); err != nil {
+		e.mu.Unlock()
+		return err
+	}
+	e.mu.Unlock()
 	for i := range s.reads {
 		s.reads[i].ID = wrID(s.num, s.gen, i)
 		s.reads[i].Signaled = 0
@@ -39,16 +71,11 @@ func (e *engine) post(s *slot, deadline time.Time, stay staying) error {
 			spin = e.spin.budget()
 		}
 	}
-	if !e.launch(s, n) {
-		if lead {
-			e.endLead()
-		}
-		return e.rootCause()
-	}
-	start := time.Now()
 	counts, err := e.q.post(s.reads, wcs, spin)
 	if stay == untilDone && counts.Polled > 0 {
-		e.spin.took(time.Since(start))
+		if e.spin.due() {
+			e.spin.took(left - time.Until(deadline))
+		}
 		e.spun.Add(1)
 	}
 	err = e.launched(s, n, counts, err)
@@ -58,46 +85,40 @@ func (e *engine) post(s *slot, deadline time.Time, stay staying) error {
 	return err
 }
 
-// admit gets n credits.
-func (e *engine) admit(s *slot, n int, deadline time.Time) error {
-	e.mu.Lock()
+// admitLocked gets n credits for the slot if nobody waits for some; else granted
+// is false, and the slot is in the queue of posters.
+func (e *engine) admitLocked(s *slot, n int, left time.Duration) (granted bool, err error) {
 	switch {
 	case e.mu.err != nil:
-		defer e.mu.Unlock()
-		return e.mu.err
+		return false, e.mu.err
 	case s.state != planning && s.state != settled || !s.abandoned.IsZero():
-		defer e.mu.Unlock()
-		return ErrInFlight
+		return false, ErrInFlight
 	case n > e.depth:
-		defer e.mu.Unlock()
-		return fmt.Errorf("%w: %d reads, the send queue has room for %d", ErrBatchSize, n, e.depth)
-	case !time.Now().Before(deadline):
-		defer e.mu.Unlock()
-		return lateError("post", n)
+		return false, fmt.Errorf("%w: %d reads, the send queue has room for %d", ErrBatchSize, n, e.depth)
+	case left <= 0:
+		return false, lateError("post", n)
 	case e.mu.waiting.head == nil && e.mu.credits >= n:
 		e.mu.credits -= n
-		s.state = granted
-		e.mu.Unlock()
-		return nil
+		s.state = admitted
+		return true, nil
 	}
 	s.state = queued
 	e.mu.waiting.add(s)
 	e.mu.stats.Credits++
-	e.mu.Unlock()
-	return e.waitCredits(s, n, deadline)
+	return false, nil
 }
 
 // waitCredits waits in the queue of posters, polling if nobody else does.
 func (e *engine) waitCredits(s *slot, n int, deadline time.Time) error {
 	s.timer.Reset(time.Until(deadline))
 	defer s.timer.Stop()
+	e.lead.wait()
+	defer e.lead.leave()
 	for {
 		select {
 		case <-s.credit:
 			return nil
-		case e.leadChan() <- struct{}{}:
-			e.serve(untilGranted, s, deadline)
-			e.endLead()
+		case <-e.turn(untilGranted, s, deadline):
 		case <-e.lost:
 			if e.leaveQueue(s) {
 				return e.rootCause()
@@ -115,7 +136,7 @@ func (e *engine) waitCredits(s *slot, n int, deadline time.Time) error {
 func (e *engine) leaveQueue(s *slot) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if s.state == granted {
+	if s.state == admitted {
 		return false
 	}
 	e.mu.waiting.remove(s)
@@ -124,25 +145,20 @@ func (e *engine) leaveQueue(s *slot) bool {
 	return true
 }
 
-// launch marks a granted slot as flying. False: the connection was lost.
-func (e *engine) launch(s *slot, n int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// launchLocked marks an admitted slot as flying, unless the connection was lost.
+func (e *engine) launchLocked(s *slot, n int) error {
 	if e.mu.err != nil {
 		s.state = planning
 		e.mu.credits += n
-		return false
+		return e.mu.err
 	}
-	select { // the result of the last posting, if nobody took it
-	case <-s.done:
-	default:
-	}
-	s.state, s.n, s.next, s.err = flying, n, 0, nil
+	s.gen++
+	s.state, s.n, s.next, s.err, s.over = flying, n, 0, nil, false
 	e.mu.posting++
 	e.mu.outstanding += n
 	e.mu.stats.Batches++
 	e.mu.stats.Posted += uint64(n)
-	return true
+	return nil
 }
 
 // launched takes what a post call did.
@@ -178,5 +194,6 @@ func (e *engine) launched(s *slot, n int, counts ibverbs.Counts, err error) erro
 		err = e.mu.err
 	}
 	e.grantLocked()
+	s.over, s.outcome = s.state == settled, s.err
 	return err
 }

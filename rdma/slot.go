@@ -20,7 +20,11 @@ type slot struct {
 	used  int
 	reads []ibverbs.Read
 
-	done   chan struct{} // of capacity 1: filled when a flying slot settles that was not abandoned
+	busy    int   // READs since its user let the scheduler run
+	over    bool  // the last posting had settled when post returned
+	outcome error // of it
+
+	done   chan struct{} // of capacity 1: filled when a flying slot settles whose user sleeps
 	credit chan struct{} // of capacity 1: filled when a queued slot gets its credits
 	timer  *time.Timer
 
@@ -29,6 +33,7 @@ type slot struct {
 	n         int // READs on the queue
 	next      int // those before it are settled
 	err       error
+	sleeps    bool      // the user waits on done, or is about to
 	abandoned time.Time // since when nobody waits; zero: somebody may
 	released  bool
 	after     *slot // in slotList
@@ -39,7 +44,7 @@ type slotState uint8
 const (
 	planning slotState = iota
 	queued             // waits for credits
-	granted            // has them
+	admitted           // has them
 	flying             // has READs on the queue
 	settled
 )
@@ -91,7 +96,7 @@ func (e *engine) newSlot(size int) (*slot, error) {
 	}
 	s.off, s.order, s.size = off, order, size
 	s.block = e.mem[off : off+blockSize(order) : off+blockSize(order)]
-	s.state, s.n, s.next, s.err = planning, 0, 0, nil
+	s.state, s.n, s.next, s.err, s.over = planning, 0, 0, nil, false
 	s.abandoned, s.released = time.Time{}, false
 	s.used, s.reads = 0, s.reads[:0]
 	e.mu.held++
@@ -122,10 +127,6 @@ func (e *engine) abandonLocked(s *slot) {
 
 // recycle frees a slot that is released and has nothing on the queue.
 func (e *engine) recycle(s *slot) {
-	select { // a result that nobody took
-	case <-s.done:
-	default:
-	}
 	poison(s.block)
 	e.mu.slab.put(s.off, s.order)
 	s.block, s.state = nil, planning
@@ -183,10 +184,12 @@ func (e *engine) advance(s *slot, next int) {
 	if !s.abandoned.IsZero() {
 		e.mu.abandoned--
 	}
-	if s.released {
+	switch {
+	case s.released:
 		e.recycle(s)
-	} else {
-		s.done <- struct{}{} // room for one: drained before each posting
+	case s.sleeps:
+		s.sleeps = false
+		s.done <- struct{}{} // room for one: whoever sets sleeps takes it
 	}
 }
 
@@ -198,7 +201,7 @@ func (e *engine) grantLocked() {
 	for s := e.mu.waiting.head; s != nil && len(s.reads) <= e.mu.credits; s = e.mu.waiting.head {
 		e.mu.waiting.remove(s)
 		e.mu.credits -= len(s.reads)
-		s.state = granted
+		s.state = admitted
 		s.credit <- struct{}{}
 	}
 }

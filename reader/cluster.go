@@ -45,6 +45,7 @@ type Cluster struct {
 		sync.Mutex
 		closed  bool
 		follows map[shardKey]*follow
+		nics    map[string]*nic // by device
 	}
 }
 
@@ -81,6 +82,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 func newCluster(cfg Config) *Cluster {
 	c := &Cluster{cfg: cfg, pollNow: make(chan struct{}, 1), runPeer: (*peer).run}
 	c.mu.follows = map[shardKey]*follow{}
+	c.mu.nics = map[string]*nic{}
 	c.pages.Store(new([]*page))
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.stop = c.ctx.Done()
@@ -96,6 +98,26 @@ func (c *Cluster) spawn(f func()) (running bool) {
 	}
 	c.tasks.Go(f)
 	return true
+}
+
+// nic returns the budget of the network device that a connection goes over; nil for
+// shared memory. All tcp shares one, as its device is the kernel's choice.
+func (c *Cluster) nic(m memory) *nic {
+	device := "tcp"
+	switch m := m.(type) {
+	case shmMemory:
+		return nil
+	case rdmaMemory:
+		device = "rdma " + m.Path.Device
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.mu.nics[device]
+	if b == nil {
+		b = newNIC(c.cfg.BytesInFlight)
+		c.mu.nics[device] = b
+	}
+	return b
 }
 
 // register offers the counters to the Registerer. A second Cluster for the same

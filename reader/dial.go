@@ -93,7 +93,7 @@ func (p *peer) connect(client *wire.Client, tries *[FromDurable]attempt) {
 			if err != nil {
 				m.Close()
 			} else {
-				a.path.peer = p
+				a.path.peer, a.path.nic = p, p.c.nic(m)
 			}
 		}
 		if err != nil {

@@ -116,7 +116,7 @@ func TestFabricDialsOfAJoinAreSpread(t *testing.T) {
 		adopt := func(spread time.Duration, prefix string) (early, late int) {
 			var d cluster.Description
 			for i := range 100 {
-				d.Nodes = append(d.Nodes, cluster.Node{Name: fmt.Sprint(prefix, i), Roles: cluster.Data | cluster.Metadata, Weight: 1})
+				d.Nodes = append(d.Nodes, cluster.Node{Name: fmt.Sprint(prefix, i), Addr: fmt.Sprint(prefix, i, ":1"), Roles: cluster.Data | cluster.Metadata, Weight: 1})
 			}
 			view, err := cluster.NewView(d)
 			if err != nil {

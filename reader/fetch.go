@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -49,10 +50,22 @@ func (r *Reader) order(h *reach, rep *replica, level int, pub published, from, t
 		timeout: r.c.cfg.ReadTimeout}
 }
 
-// launch starts a flight; if there is no memory for all of it, a small one.
+// launch starts a flight when the budget of its device allows, for which it waits.
 func (r *Reader) launch(f *flight, o order, now time.Time) error {
-	via := o.via
-	via.latencyOf(int(o.to - o.from)).chosen(now.Sub(via.born))
+	if nic := o.via.nic; nic != nil {
+		if !nic.wanted.wait(o.cost(), now.Add(o.timeout), r.ctx.Done()) {
+			f.order = o
+			return errBudget
+		}
+		f.pay(&nic.wanted, o.cost())
+	}
+	return r.begin(f, o, now)
+}
+
+// begin starts a flight that is paid for; if there is no memory for all of it, a
+// small one.
+func (r *Reader) begin(f *flight, o order, now time.Time) error {
+	o.via.latencyOf(int(o.to - o.from)).chosen(now.Sub(o.via.born))
 	err := f.start(o, &r.places)
 	if noBuffers(err) { // rather little than nothing
 		o.to = min(o.to, cut(o.from, o.from+littleFlight, o.pub.length))
@@ -64,7 +77,7 @@ func (r *Reader) launch(f *flight, o order, now time.Time) error {
 // backlog reports whether there is something to fetch behind a flight already. Of
 // shared memory there is not: a copy is not on its way while the consumer works.
 func (r *Reader) backlog(o *order, length uint64) bool {
-	return o.to+layout.ExtentSize <= length && o.to%layout.ChunkSize == 0 && (o.via.source != FromSHM || len(r.here.ro.peers) > 1)
+	return r.tail.rate == 0 && o.to+layout.ExtentSize <= length && o.to%layout.ChunkSize == 0 && (o.via.source != FromSHM || len(r.here.ro.peers) > 1)
 }
 
 // lookAhead begins to fetch what comes after the last flight while there is a
@@ -93,9 +106,16 @@ func (r *Reader) lookAhead(now time.Time) {
 			return
 		}
 		f := r.c.hangar.take()
+		if nic := o.via.nic; nic != nil {
+			if !nic.ahead.try(o.cost()) {
+				r.c.hangar.put(f)
+				return
+			}
+			f.pay(&nic.ahead, o.cost())
+		}
 		if shm { // it is copied when its turn comes
 			f.order, f.state = o, flightDeferred
-		} else if err := r.launch(f, o, now); err != nil {
+		} else if err := r.begin(f, o, now); err != nil {
 			r.c.hangar.put(f)
 			return
 		}
@@ -173,11 +193,8 @@ func (r *Reader) arrive() bool {
 		until := f.posted.Add(r.c.cfg.HedgeDelay)
 		landed, err := f.await(until)
 		switch {
-		case err != nil:
-			r.failed(f, err)
-			return false
 		case landed:
-			return r.took(f)
+			return r.arrived(f, err)
 		case f.posted.Add(r.c.cfg.HedgeDelay) == until: // nothing new was posted
 			return r.hedge(f)
 		}
@@ -186,25 +203,26 @@ func (r *Reader) arrive() bool {
 
 // await waits for the current flight for as long as it may take.
 func (r *Reader) await(f *flight) bool {
-	if err := f.finish(); err != nil {
+	return r.arrived(f, f.finish())
+}
+
+// arrived takes how the current flight has ended, and reports whether it has brought
+// data.
+func (r *Reader) arrived(f *flight, err error) bool {
+	switch {
+	case err != nil:
 		r.failed(f, err)
-		return false
-	}
-	return r.took(f)
-}
-
-// took takes what the current flight has brought, and reports whether that is data.
-func (r *Reader) took(f *flight) bool {
-	if !r.arrived(f) {
+	case !r.brought(f):
 		r.missed(f, reasonHole)
-		return false
+	default:
+		return true
 	}
-	return true
+	return false
 }
 
-// arrived counts what a flight has brought, remembers its places, and reports
-// whether it has brought data.
-func (r *Reader) arrived(f *flight) bool {
+// brought counts what a flight has brought, remembers its places, and reports whether
+// that is data.
+func (r *Reader) brought(f *flight) bool {
 	r.c.landed(f)
 	for i := range f.extents {
 		if k := f.spans[i].place; k.fresh {
@@ -270,9 +288,13 @@ func (r *Reader) failed(f *flight, err error) {
 // failed counts that a flight has failed. Its path rests, unless it only had no
 // memory left to read into.
 func (c *Cluster) failed(f *flight, err error) reason {
-	if noBuffers(err) {
+	switch {
+	case noBuffers(err):
 		c.count.retry(reasonBuffers)
 		return reasonBuffers
+	case errors.Is(err, errBudget):
+		c.count.retry(reasonBudget)
+		return reasonBudget
 	}
 	why := f.via.failed(time.Now(), err)
 	c.count.failed(f.via.source, why)

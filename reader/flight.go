@@ -71,6 +71,9 @@ type order struct {
 	alone bool
 }
 
+// cost is what the order takes of its device's budget.
+func (o *order) cost() int64 { return int64(o.to - o.from) }
+
 // flight is one order on its way, or landed: its spans are verified and delivered
 // one after the other. First the places that are not known are read, then the data.
 // Its bytes live until release. One goroutine at a time.
@@ -90,6 +93,9 @@ type flight struct {
 	size  int   // of b
 	state flightState
 	err   error // why it ended
+
+	payer *budget // nil: not bounded
+	paid  int64   // by payer, until the flight has landed or failed
 
 	posted   time.Time // when what is on its way was
 	deadline time.Time // of what is on its way
@@ -120,10 +126,10 @@ const _ = uint(smallFlight - maxSpans*2*layout.SetSize)
 // cut moves the end of a flight from a position to where its last chunk can be
 // proven: only the length itself proves a partial one.
 func cut(from, to, length uint64) uint64 {
-	if to >= length {
-		return length
+	if to < length {
+		to = max(to&^(layout.ChunkSize-1), from&^(layout.ChunkSize-1)+layout.ChunkSize)
 	}
-	return max(to&^(layout.ChunkSize-1), from&^(layout.ChunkSize-1)+layout.ChunkSize)
+	return min(to, length)
 }
 
 // start begins to carry out an order. After an error nothing is on its way.
@@ -217,7 +223,7 @@ func (f *flight) room(n int) error {
 		f.b.Reset()
 		return nil
 	}
-	f.release()
+	f.drop()
 	b, err := f.via.newBatch(size)
 	if err != nil {
 		return err
@@ -272,7 +278,7 @@ func (f *flight) settled(since time.Time) error {
 	now := time.Now()
 	if f.state == flightPosted {
 		f.via.took(now, int(f.to-f.from), f.posted, latest(since, f.posted))
-		f.state = flightLanded
+		f.land()
 		return nil
 	}
 	f.via.took(now, 0, f.posted, since)
@@ -289,7 +295,8 @@ func (f *flight) settled(since time.Time) error {
 	}
 	f.sets = [maxSpans][2][]byte{}
 	if f.extents == 0 {
-		f.to, f.state = f.from, flightLanded
+		f.to = f.from
+		f.land()
 		return nil
 	}
 	f.b.Reset()
@@ -302,9 +309,30 @@ func (f *flight) end(err error) {
 	f.err = err
 }
 
+func (f *flight) land() {
+	f.state = flightLanded
+	f.repay()
+}
+
+// pay notes that the flight has n bytes of a budget.
+func (f *flight) pay(b *budget, n int64) { f.payer, f.paid = b, n }
+
+// repay gives them back.
+func (f *flight) repay() {
+	if f.payer != nil {
+		f.payer.give(f.paid)
+	}
+	f.payer, f.paid = nil, 0
+}
+
 // release gives the batch back; the spans die. A batch with reads still on
 // their way is recycled by its connection when they have settled.
 func (f *flight) release() {
+	f.drop()
+	f.repay()
+}
+
+func (f *flight) drop() {
 	if f.b != nil {
 		f.b.Release()
 	}

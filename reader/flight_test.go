@@ -192,6 +192,18 @@ func TestFabricFlightWrongPrefix(t *testing.T) {
 	}
 }
 
+// TestCut: a flight ends on a chunk's border or at the length, and brings something.
+func TestCut(t *testing.T) {
+	for _, c := range []struct{ from, to, length, want uint64 }{
+		{0, 8192, 8192, 8192}, {0, 9000, 8192, 8192}, {0, 9000, 10000, 8192}, {0, 1, 10000, 4096}, {5000, 5001, 10000, 8192},
+		{8192, 8193, 10000, 10000}, {9000, 9001, 10000, 10000}, {9000, 9999, 10000, 10000}, {4096, 8192, 10000, 8192},
+	} {
+		if got := cut(c.from, c.to, c.length); got != c.want {
+			t.Errorf("[%d, %d) of %d ends at %d, want %d", c.from, c.to, c.length, got, c.want)
+		}
+	}
+}
+
 // TestFabricFlightCut: a flight that is cut short ends where a descriptor can
 // prove its end, and its reads are no more than is needed.
 func TestFabricFlightCut(t *testing.T) {

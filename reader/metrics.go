@@ -7,6 +7,7 @@ type collector struct {
 	c                                                        *Cluster
 	reads, delivered, failures, connects, retries, rqs, byts *prometheus.Desc
 	hedges, wins, quorums, partial, peerReads, peers         *prometheus.Desc
+	fills, fillFailures                                      *prometheus.Desc
 }
 
 func newCollector(c *Cluster) *collector {
@@ -14,19 +15,21 @@ func newCollector(c *Cluster) *collector {
 		return prometheus.NewDesc("rmatail_reader_"+name, help, labels, prometheus.Labels{"node": c.name})
 	}
 	return &collector{c: c,
-		reads:     d("reads_total", "Data reads answered, by source.", "source"),
-		delivered: d("delivered_bytes_total", "Bytes handed to consumers, by source.", "source"),
-		failures:  d("transport_failures_total", "Reads that failed and rested their transport, by source.", "source"),
-		connects:  d("connects_total", "Connections made, by transport.", "source"),
-		retries:   d("retries_total", "Reads that delivered nothing, by reason.", "reason"),
-		rqs:       d("requests_total", "Reads of any kind asked for."),
-		byts:      d("moved_bytes_total", "Bytes moved by reads of any kind."),
-		hedges:    d("hedges_total", "Reads of a second replica because the first was slow."),
-		wins:      d("hedge_wins_total", "Hedges that the second replica has won."),
-		quorums:   d("quorum_reads_total", "Reads of all full replicas at once."),
-		partial:   d("partial_misses_total", "Reads of partial replicas that lacked the bytes, which is normal."),
-		peerReads: d("peer_reads_total", "Data reads answered, by node.", "peer"),
-		peers:     d("peers", "Nodes by state: up, resting (reads failed a moment ago), away.", "state"),
+		reads:        d("reads_total", "Data reads answered, by source.", "source"),
+		delivered:    d("delivered_bytes_total", "Bytes handed to consumers, by source.", "source"),
+		failures:     d("transport_failures_total", "Reads that failed and rested their transport, by source.", "source"),
+		connects:     d("connects_total", "Connections made, by transport.", "source"),
+		retries:      d("retries_total", "Reads that delivered nothing, by reason.", "reason"),
+		rqs:          d("requests_total", "Reads of any kind asked for."),
+		byts:         d("moved_bytes_total", "Bytes moved by reads of any kind."),
+		hedges:       d("hedges_total", "Reads of a second replica because the first was slow."),
+		wins:         d("hedge_wins_total", "Hedges that the second replica has won."),
+		quorums:      d("quorum_reads_total", "Reads of all full replicas at once."),
+		partial:      d("partial_misses_total", "Reads of partial replicas that lacked the bytes, which is normal."),
+		fills:        d("fills_total", "Extents that a node has read from the durable store for everybody, as this process missed them."),
+		fillFailures: d("fill_failures_total", "Extents that a node was to fill and did not."),
+		peerReads:    d("peer_reads_total", "Data reads answered, by node.", "peer"),
+		peers:        d("peers", "Nodes by state: up, resting (reads failed a moment ago), away.", "state"),
 	}
 }
 
@@ -53,6 +56,8 @@ func (k *collector) Collect(ch chan<- prometheus.Metric) {
 	emit(k.wins, s.HedgeWins)
 	emit(k.quorums, s.QuorumReads)
 	emit(k.partial, s.PartialMisses)
+	emit(k.fills, s.Fills)
+	emit(k.fillFailures, s.FillFailures)
 	states := map[string]int{peerUp: 0, peerResting: 0, peerAway: 0}
 	for _, p := range s.Peers {
 		emit(k.peerReads, p.Reads, p.Node)

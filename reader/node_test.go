@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 type nodeConfig struct {
 	Listen, Dir, Socket, Device string
 	Arena                       uint64
+	ReadThrough                 int64
 	RDMA                        server.RDMAMode
 }
 
@@ -56,7 +57,7 @@ func beNode(config string) error {
 	r := rdma.DefaultConfig()
 	r.Device = c.Device
 	s, err := server.New(server.Config{Listen: c.Listen, Dir: c.Dir, Socket: c.Socket, RDMAMode: c.RDMA, RDMA: r,
-		Arena: chunkstore.Config{Bytes: c.Arena}, Durable: durable.Options{Policy: durable.Never},
+		Arena: chunkstore.Config{Bytes: c.Arena}, ReadThrough: c.ReadThrough, Durable: durable.Options{Policy: durable.Never},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ var errBatchRoom = errors.New("batch has no room for a single read")
 type path struct {
 	memory
 	peer     *peer
+	nic      *nic // of what it goes over; nil: no bound
 	source   Source
 	epoch    uint64
 	geometry layout.Geometry

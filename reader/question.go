@@ -18,8 +18,9 @@ const durableTimeout = 5 * time.Second
 type question struct {
 	done chan struct{} // closed when the fields below are set
 
-	kind actionKind // doDurable or doStat
-	from uint64     // of doDurable
+	kind actionKind // doDurable, doFill or doStat
+	from uint64     // of doDurable and doFill
+	by   *peer      // of doFill: who has filled
 	data []byte
 	info durable.Info // of doStat, and when the position is out of retention
 	err  error        // of either

@@ -18,7 +18,7 @@ func (v *verdict) add(why reason) {
 	switch why {
 	case reasonHole, reasonShort:
 		v.holes++
-	case reasonBuffers:
+	case reasonBuffers, reasonBudget:
 		v.buffers++
 	case reasonDeadline, reasonTransport:
 		v.lost++
@@ -59,9 +59,15 @@ func (r *Reader) hedge(first *flight) bool {
 	if others > 0 {
 		who = fullReplica // a partial one is the less likely to have it
 	}
-	i := r.there.pick(who, 0, but, &r.late, now, int(first.to-first.from), rand.Uint64())
+	size := int(first.to - first.from)
+	i := r.there.pick(who, 0, but, &r.late, now, size, rand.Uint64())
 	if i < 0 {
 		return r.await(first)
+	}
+	// Where all take as long, asking another one is no help.
+	usual := r.there.replicas[i].path(0).expect(now, size)
+	if landed, err := first.await(first.posted.Add(max(r.c.cfg.HedgeDelay, 2*usual))); landed {
+		return r.arrived(first, err)
 	}
 	o := r.order(&r.there, &r.there.replicas[i], 0, first.pub, first.from, first.to, r.prefix)
 	second := r.c.hangar.take()
@@ -183,7 +189,7 @@ func (r *Reader) proves(o outcome, v *verdict) bool {
 		return false
 	}
 	why := reasonHole
-	if r.arrived(o.f) {
+	if r.brought(o.f) {
 		var data []byte
 		if data, _, why = o.f.verify(r.prefix); len(data) > 0 {
 			return true

@@ -55,9 +55,18 @@ type Batch struct {
 	Source Source
 }
 
+// Option is a setting of one Reader.
+type Option func(*Reader)
+
+// Rate caps what a Reader delivers, in bytes a second on average; a step may bring
+// what is enough for 100 ms, or a chunk. 0: no cap.
+func Rate(bytesPerSecond int64) Option {
+	return func(r *Reader) { r.tail.rate = max(bytesPerSecond, 0) }
+}
+
 // Reader opens a shard ("stream/NNNN"). ctx bounds the look-up. Errors match
 // wire.ErrUnknownShard, ErrGap and ErrBeyond among others.
-func (c *Cluster) Reader(ctx context.Context, shard string, from From) (*Reader, error) {
+func (c *Cluster) Reader(ctx context.Context, shard string, from From, options ...Option) (*Reader, error) {
 	s, err := layout.ParseShard(shard)
 	if err != nil {
 		return nil, err
@@ -74,6 +83,9 @@ func (c *Cluster) Reader(ctx context.Context, shard string, from From) (*Reader,
 		timer: time.NewTimer(time.Hour)}
 	if c.roster.Load() != nil { // else there is no cache to wait for
 		r.tail.delay = c.cfg.DurableDelay
+	}
+	for _, o := range options {
+		o(r)
 	}
 	r.start(pos, info.Length)
 	r.ctx, r.cancel = context.WithCancel(c.ctx)
@@ -138,7 +150,7 @@ func (r *Reader) advance(ctx context.Context) (Batch, error) {
 			r.read(a, pub, now)
 		case doQuorum:
 			r.quorum(a, pub, now)
-		case doDurable, doStat:
+		case doFill, doDurable, doStat:
 			if b, ok, err := r.resort(ctx, a, v); ok || err != nil {
 				return b, err
 			}
@@ -163,6 +175,7 @@ func (r *Reader) look(now time.Time) (view, published) {
 	r.here.find(r.c.roster.Load(), r.h, layout.Extent(r.tail.pos), now)
 	v, pub := r.f.view(now, r.f.page.isBlind(now))
 	v.paths, v.replicas, v.backAt = r.here.paths, r.here.full, r.here.backAt
+	v.fills = r.tail.cold && !r.tail.filled && r.here.ro != nil && r.here.ro.filler(r.h, r.here.extent, now) != nil
 	return v, pub
 }
 
@@ -201,6 +214,9 @@ func (r *Reader) used(n int) {
 func (r *Reader) delivered(data []byte, from Source) Batch {
 	b := Batch{Position: r.tail.pos, Data: data, Source: from}
 	r.tail.delivered(len(data), from)
+	if r.tail.rate > 0 {
+		r.tail.spent(time.Now(), len(data))
+	}
 	r.pos.Store(r.tail.pos)
 	r.c.count.delivered(from, len(data))
 	return b

@@ -9,11 +9,14 @@ import (
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
-// resort asks the durable store for what a says, unless something is asked
-// already, and takes the answer. ok is false when it brought no bytes.
+// resort asks the durable store for what a says, or a node that reads it for all,
+// unless something is asked already, and takes the answer. ok is false when it brought no bytes.
 func (r *Reader) resort(ctx context.Context, a action, v view) (b Batch, ok bool, err error) {
 	if r.asked == nil {
 		switch {
+		case a.kind == doFill:
+			r.ground()
+			r.askFill(a)
 		case a.kind == doDurable:
 			r.ground()
 			r.askBytes(a)
@@ -29,9 +32,15 @@ func (r *Reader) resort(ctx context.Context, a action, v view) (b Batch, ok bool
 		return b, false, err
 	case q.kind == doStat:
 		return b, false, r.final(q)
+	case q.kind == doFill:
+		r.filled(q)
+		return b, false, nil
 	case q.from != r.tail.pos: // memory was faster, or Seek came between
 		return b, false, nil
 	case len(q.data) > 0:
+		if most := r.tail.burst(); r.tail.rate > 0 && uint64(len(q.data)) > max(most, blockMin) {
+			q.data = q.data[:max(most, blockMin)] // the rest is kept for a while
+		}
 		r.prefix = r.prefix.extend(r.h, q.from, q.data)
 		return r.delivered(q.data, FromDurable), true, nil
 	case q.err != nil:

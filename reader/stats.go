@@ -36,6 +36,9 @@ type Stats struct {
 	// PartialMisses counts reads of partial replicas that lacked the bytes: normal,
 	// and not among Retries.
 	PartialMisses uint64
+	// Fills counts extents that a node has read from the durable store for everybody
+	// because this process missed them; FillFailures those that it was to.
+	Fills, FillFailures uint64
 	// Transport is the best memory transport in use ("none" when none is up), and
 	// Why the reason for it.
 	Transport, Why string
@@ -120,7 +123,7 @@ type counters struct {
 	retries                                [reasons]atomic.Uint64
 	requests, bytes                        atomic.Uint64
 	hedges, hedgeWins, quorums             atomic.Uint64
-	partialMisses                          atomic.Uint64
+	partialMisses, fills, fillFailures     atomic.Uint64
 }
 
 func (c *counters) polled(pages, bytes int) {
@@ -151,6 +154,7 @@ func (c *counters) delivered(from Source, n int) { c.deliveredBy[from].Add(uint6
 func (c *counters) snapshot() Stats {
 	s := Stats{Requests: c.requests.Load(), Bytes: c.bytes.Load(),
 		Hedges: c.hedges.Load(), HedgeWins: c.hedgeWins.Load(), QuorumReads: c.quorums.Load(), PartialMisses: c.partialMisses.Load(),
+		Fills: c.fills.Load(), FillFailures: c.fillFailures.Load(),
 		Reads: bySource(&c.reads), DeliveredBy: bySource(&c.deliveredBy),
 		Failures: bySource(&c.failures), Connects: bySource(&c.connects), Retries: map[string]uint64{}}
 	for r := range reasons {

@@ -29,7 +29,7 @@ func TestMetrics(t *testing.T) {
 	}
 	first, second := cluster(), cluster()
 	first.count.failed(FromTCP, reasonDeadline)
-	if n, want := series(), 4*sources+reasons+2+4+1+3; n != want {
+	if n, want := series(), 4*sources+reasons+2+6+1+3; n != want {
 		t.Errorf("%d series, want %d", n, want)
 	}
 	second.Close()

@@ -14,9 +14,11 @@ import "time"
 //  2. a quorum read: all full replicas that can be asked, at once. With one replica
 //     there is none;
 //  3. the same over the replicas' next paths, and so on;
-//  4. the durable store: at once when every full replica that can be asked lacks the
-//     bytes, and that was said twice, as evicted bytes do not come back; else only
-//     when the bytes have been missing for the delay.
+//  4. a node that reads the durable store for everybody, when every full replica that
+//     can be asked lacks the bytes, and that was said twice, as evicted bytes do not
+//     come back; then memory again;
+//  5. the durable store: at once when that did not help, or no node does it; else, when
+//     the cache does not lack the bytes, only when they have been missing for the delay.
 type tail struct {
 	delay time.Duration
 
@@ -33,6 +35,13 @@ type tail struct {
 	holes int
 	// full: a partial replica lacks pos, and only full ones are asked.
 	full bool
+	// filled: a node was asked to fill the extent of pos.
+	filled bool
+
+	// At most rate bytes a second are delivered, on average; 0: no cap. Nothing is
+	// before idleTo, which is when those that were are paid for.
+	rate   int64
+	idleTo time.Time
 
 	// Rests after every path, or the store, has failed at pos.
 	memoryAt, durableAt     time.Time
@@ -49,6 +58,7 @@ type view struct {
 	replicas int       // full replicas of pos that can be asked; 0 with paths: as 1, or only partial ones can
 	backAt   time.Time // with none: when one that rests is up again; zero: never
 	blind    bool      // no length comes from the cache at present
+	fills    bool      // a full replica reads the durable store for everybody; only looked for when pos is cold
 	absent   bool      // the cache answers, and has never had the shard
 	statAt   time.Time // when asking the store for its length is worth it; zero: never
 }
@@ -59,6 +69,7 @@ const (
 	doWait    actionKind = iota // until news, or a time if it is set
 	doRead                      // [from, to) of one of whom, over its memory path number path
 	doQuorum                    // [from, to) of all full replicas, each over its memory path number path
+	doFill                      // have [from, to) filled, as far as extents are at once
 	doDurable                   // [from, to) from the durable store
 	doStat                      // ask the durable store for the shard's length
 	doEnd                       // the sealed shard is delivered
@@ -98,6 +109,11 @@ func (t *tail) next(v view) action {
 	} else if v.sealed {
 		return action{kind: doEnd}
 	}
+	if v.now.Before(t.idleTo) {
+		return action{kind: doWait, until: t.idleTo}
+	}
+	length := t.allowed(v.length)
+	end = t.allowed(end)
 	if t.level >= v.paths { // a path went away meanwhile
 		t.level = 0
 	}
@@ -109,9 +125,12 @@ func (t *tail) next(v view) action {
 	able := v.paths > 0 && (who == anyReplica || v.replicas > 0)
 	if wanted && able && !v.now.Before(t.memoryAt) {
 		if t.asking && v.replicas > 1 {
-			return action{kind: doQuorum, from: t.pos, to: v.length, path: t.level}
+			return action{kind: doQuorum, from: t.pos, to: length, path: t.level}
 		}
-		return action{kind: doRead, from: t.pos, to: v.length, path: t.level, whom: who}
+		return action{kind: doRead, from: t.pos, to: length, path: t.level, whom: who}
+	}
+	if t.cold && v.fills && !t.filled && t.pos < v.length {
+		return action{kind: doFill, from: t.pos, to: length}
 	}
 	due := t.durableDue(v)
 	if !due.IsZero() && !v.now.Before(due) {
@@ -131,6 +150,29 @@ func (t *tail) next(v view) action {
 	return action{kind: doWait, until: wake}
 }
 
+// allowed returns how far a Reader may go at once, at most to end.
+func (t *tail) allowed(end uint64) uint64 {
+	if t.rate == 0 || end <= t.pos {
+		return end
+	}
+	return min(end, t.pos+t.burst())
+}
+
+// burst is what one step of a Reader with a rate may bring.
+func (t *tail) burst() uint64 {
+	return max(uint64(t.rate)*uint64(rateStep/time.Millisecond)/1000, 1)
+}
+
+// rateStep is for how long the bytes of one step are enough at the rate.
+const rateStep = 100 * time.Millisecond
+
+// spent takes that n bytes were delivered at now: they are paid for with time.
+func (t *tail) spent(now time.Time, n int) {
+	if t.rate > 0 {
+		t.idleTo = latest(t.idleTo, now).Add(time.Duration(float64(n) / float64(t.rate) * float64(time.Second)))
+	}
+}
+
 // durableDue returns when the store may be asked for the bytes at pos; zero if
 // none are known to exist.
 func (t *tail) durableDue(v view) time.Time {
@@ -147,6 +189,7 @@ func (t *tail) durableDue(v view) time.Time {
 // delivered moves the position; whatever failed at the old one is forgotten.
 func (t *tail) delivered(n int, from Source) {
 	t.pos += uint64(n)
+	t.filled = false
 	t.relax()
 	t.memoryAt, t.memoryRest = time.Time{}, 0
 	if from == FromDurable {
@@ -214,17 +257,30 @@ func (t *tail) nextLevel(v view) {
 // partialMissed takes that a partial replica lacks pos: that is normal.
 func (t *tail) partialMissed() { t.full = true }
 
+// fillDone takes that a node says it has filled the extent of pos: memory is tried
+// again, once.
+func (t *tail) fillDone() {
+	t.filled = true
+	t.relax()
+}
+
+// fillFailed takes that none has.
+func (t *tail) fillFailed() { t.filled = true }
+
 // durableFailed takes that the store had nothing at pos, or was out of reach.
 // A hole is probed again: the cache may have been filled meanwhile.
 func (t *tail) durableFailed(now time.Time) {
 	t.durableRest = min(max(2*t.durableRest, durableRestMin), durableRestMax)
 	t.durableAt = now.Add(t.durableRest)
+	t.filled = false
 	t.relax()
 	t.memoryAt = latest(t.memoryAt, t.durableAt)
 }
 
 // seek starts over at another position.
-func (t *tail) seek(pos, length uint64) { *t = tail{delay: t.delay, pos: pos, born: length} }
+func (t *tail) seek(pos, length uint64) {
+	*t = tail{delay: t.delay, rate: t.rate, idleTo: t.idleTo, pos: pos, born: length}
+}
 
 // earliest returns the earlier of two times, of which zero means none.
 func earliest(a, b time.Time) time.Time {

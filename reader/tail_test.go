@@ -420,6 +420,105 @@ func TestTailWaitsForAFullReplicaThatRests(t *testing.T) {
 	}
 }
 
+// TestTailFill: what is cold is left to a node that reads it for everybody, once; then
+// memory is tried again, and the store when that did not help.
+func TestTailFill(t *testing.T) {
+	v := view{now: at(0), length: 30, paths: 1, replicas: 3}
+	cold := func() *tail {
+		s := newTail(0)
+		s.next(v)
+		s.failed(v, reasonHole)
+		s.next(v)
+		s.quorumFailed(v, reasonHole, 3)
+		return s
+	}
+	fills := v
+	fills.fills = true
+	if a := cold().next(v); a.kind != doDurable {
+		t.Fatalf("nobody fills: %+v", a)
+	}
+	s := cold()
+	if a := s.next(fills); a != (action{kind: doFill, to: 30}) {
+		t.Fatalf("got %+v", a)
+	}
+	s.fillFailed()
+	if a := s.next(fills); a.kind != doDurable {
+		t.Fatalf("not filled: %+v", a)
+	}
+	s.durableFailed(v.now)
+	fills.now = at(50)
+	if a := s.next(fills); a.kind != doRead {
+		t.Fatalf("the store has failed: %+v", a)
+	}
+	s = cold()
+	s.next(fills)
+	s.fillDone()
+	if a := s.next(fills); a != (action{kind: doRead, to: 30}) {
+		t.Fatalf("filled: %+v", a)
+	}
+	s.failed(v, reasonHole)
+	if a := s.next(fills); a.kind != doQuorum {
+		t.Fatalf("at another replica: %+v", a)
+	}
+	s.quorumFailed(v, reasonHole, 3)
+	if a := s.next(fills); a.kind != doDurable {
+		t.Fatalf("filled and gone again: %+v", a)
+	}
+	s.delivered(10, FromDurable)
+	s.failed(v, reasonHole)
+	s.quorumFailed(v, reasonHole, 3)
+	if a := s.next(fills); a != (action{kind: doFill, from: 10, to: 30}) {
+		t.Fatalf("the next position: %+v", a)
+	}
+	if s.delay = time.Hour; s.next(view{now: at(0), stored: 30, paths: 1, fills: true}).kind == doFill {
+		t.Fatal("filled what has no length in the cache")
+	}
+}
+
+// TestTailRate: a Reader with a rate takes steps of 100 ms, and waits until what it
+// got is paid for; what one source brings beyond a step is paid for too.
+func TestTailRate(t *testing.T) {
+	s := newTail(0)
+	s.rate = 10_000
+	v := view{now: at(0), length: 1 << 20, paths: 1}
+	if a := s.next(v); a != (action{kind: doRead, to: 1000}) {
+		t.Fatalf("got %+v", a)
+	}
+	s.delivered(1000, FromSHM)
+	s.spent(v.now, 1000)
+	if a := s.next(v); a != (action{kind: doWait, until: at(100)}) {
+		t.Fatalf("got %+v", a)
+	}
+	v.now = at(100)
+	if a := s.next(v); a != (action{kind: doRead, from: 1000, to: 2000}) {
+		t.Fatalf("got %+v", a)
+	}
+	s.delivered(6000, FromDurable)
+	s.spent(v.now, 6000)
+	if a := s.next(v); a != (action{kind: doWait, until: at(700)}) {
+		t.Fatalf("got %+v", a)
+	}
+	v.now = at(9000) // time that passed without need is no credit
+	s.delivered(1000, FromSHM)
+	s.spent(v.now, 1000)
+	if a := s.next(v); a != (action{kind: doWait, until: at(9100)}) {
+		t.Fatalf("got %+v", a)
+	}
+	s.seek(5, 10)
+	if a := s.next(v); a != (action{kind: doWait, until: at(9100)}) {
+		t.Fatalf("Seek is no way around it: %+v", a)
+	}
+	v.now, v.paths, v.stored = at(20_000), 0, 1<<20
+	if a := s.next(v); a != (action{kind: doDurable, from: 5, to: 1005}) {
+		t.Fatalf("the store has no other rate: %+v", a)
+	}
+	s.seek(1<<20, 1<<20)
+	v.sealed = true
+	if a := s.next(v); a.kind != doEnd {
+		t.Fatalf("at the end: %+v", a)
+	}
+}
+
 // TestTailAlwaysMoves drives the machine with random outcomes. It never skips or
 // repeats a byte, asks only for bytes that exist, never waits without a limit
 // while bytes exist, and delivers everything once failures stop.

@@ -17,6 +17,7 @@ import (
 // TestRealChaosLockedShard: a second producer of a shard on a store whose locks work
 // does not get it, and is told why.
 func TestRealChaosLockedShard(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteConfig{full: 3, shards: 1, elsewhere: true})
 	first := s.runProducer(s.feeds[0], never, 5, 1)
 	defer first.kill()
@@ -115,6 +116,7 @@ func (d *duel) append(k *appenderSink, n int) error {
 // TestRealChaosHiddenAppend: a producer appends once more before it learns that an
 // idle one has its lease. The idle one's heartbeats do not hide those bytes.
 func TestRealChaosHiddenAppend(t *testing.T) {
+	t.Parallel()
 	d := newDuel(t)
 	older, newer := d.rival("older", func() {}), d.rival("newer", func() {})
 	if err := d.append(older, 1000); err != nil {
@@ -144,6 +146,7 @@ func TestRealChaosHiddenAppend(t *testing.T) {
 // locks. Each one that loses the lease ends with a typed error and comes back; no
 // append is acknowledged twice for the same bytes, and readers see right ones only.
 func TestRealChaosTwoProducers(t *testing.T) {
+	t.Parallel()
 	d := newDuel(t)
 	var acks sync.Mutex
 	var acked uint64

@@ -83,6 +83,7 @@ func (s *site) inNamespace(n *node, i int) {
 // from the writers, one from the readers, one from both and killed meanwhile; where
 // the kernel has netem, one is slow, too.
 func TestRealChaosNamespaces(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
 	}

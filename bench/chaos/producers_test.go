@@ -180,6 +180,7 @@ func (s *site) runProducer(f *feed, die stage, records int, seed uint64) *proces
 // one goes on with the shard. What was acknowledged is delivered; what was durable
 // and not acknowledged is delivered once.
 func TestRealChaosProducerKilled(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteConfig{full: 4, shards: 1, elsewhere: true})
 	f := s.feeds[0]
 	for i, die := range []stage{beforeAppend, behindAppend, duringPut, behindPut, duringPublish, behindPublish} {

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -30,6 +31,8 @@ type siteConfig struct {
 	// mirror them; else the appenders are in this process.
 	ownsStore bool
 	shards    int // 2
+	// rate is the cap of the readers' limiter, durableRate by default.
+	rate int64
 	// elsewhere: the producers are the test's matter.
 	elsewhere bool
 	// netns gives each node a network namespace of its own; else all are on one host
@@ -83,6 +86,7 @@ func newSite(t testing.TB, c siteConfig) *site {
 	if c.shards == 0 {
 		c.shards = 2
 	}
+	c.rate = cmp.Or(c.rate, durableRate)
 	if c.arena == 0 {
 		c.arena = 16 << 20
 	}
@@ -125,14 +129,20 @@ func newSite(t testing.TB, c siteConfig) *site {
 	return s
 }
 
-// freeAddr is an address of this host that nobody listens at.
+// freeAddr is an address of this host that nobody listens at. Its port is below those
+// that the kernel gives to whoever asks for any: a node that is down must find its
+// own free when it comes back.
 func freeAddr(t testing.TB, host string) string {
-	l, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		t.Fatal(err)
+	const first, ports, most = 15_000, 15_000, 1000
+	for range most {
+		addr := fmt.Sprintf("%s:%d", host, first+rand.IntN(ports))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatalf("no free port in %d tries", most)
+	return ""
 }
 
 // described is the cluster as seen through some network.
@@ -273,7 +283,7 @@ func (s *site) stopReading() {
 func (s *site) readers(cfg reader.Config) *reader.Cluster {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	cfg.DurableBytesPerSecond, cfg.Logger = durableRate, logger()
+	cfg.DurableBytesPerSecond, cfg.Logger = s.rate, logger()
 	if !s.ownsStore {
 		cfg.Dir = s.dir
 	}

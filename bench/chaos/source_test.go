@@ -54,14 +54,19 @@ func (s *site) observed(addr func(i int) string) cluster.Source {
 	return o.source
 }
 
-// leave takes a node out of the cluster's description; join puts it back. Each
-// observer learns of it at another moment.
-func (s *site) leave(i int) { s.member(i, true) }
+// leave takes a node out of the cluster's description; join puts it back.
+func (s *site) leave(i int) {
+	s.gone[i] = true
+	s.describe()
+}
 
-func (s *site) join(i int) { s.member(i, false) }
+func (s *site) join(i int) {
+	s.gone[i] = false
+	s.describe()
+}
 
-func (s *site) member(i int, gone bool) {
-	s.gone[i] = gone
+// describe tells each observer what the cluster is now, one after the other.
+func (s *site) describe() {
 	for _, o := range s.observers {
 		o.set(s.t, s.described(o.addr))
 		<-time.After(20 * time.Millisecond)
@@ -71,6 +76,7 @@ func (s *site) member(i int, gone bool) {
 // TestRealChaosMembership: nodes leave the cluster's description and come back to
 // it. What they held moves, readers and writers follow without a restart.
 func TestRealChaosMembership(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteConfig{full: 5})
 	s.pass(settle)
 	for _, i := range s.holders(s.feeds[0])[:2] {

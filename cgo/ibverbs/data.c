@@ -19,18 +19,20 @@ _Static_assert(offsetof(struct rm_wc, vendor_err) == 12, "rm_wc.vendor_err");
 _Static_assert(offsetof(struct rm_wc, qpn) == 16, "rm_wc.qpn");
 enum { MAX_READS = 256 };
 
-// The list is built on this stack (37 KiB at most): Go memory never reaches the
-// library, and the chain of pointers that ibv_send_wr wants never exists in Go.
+// The list is built on this stack (37 KiB at most, and no more than it needs, so
+// that a short one stays on pages that are used anyway): Go memory never reaches
+// the library, and the chain of pointers that ibv_send_wr wants never exists in Go.
 static int post(struct ibv_qp *qp, const struct rm_read *reads, int n, const struct ibv_mr *mr,
                 uint32_t rkey, int32_t *posted)
 {
-	struct ibv_send_wr wr[MAX_READS], *bad = NULL;
-	struct ibv_sge sge[MAX_READS];
+	struct ibv_send_wr *bad = NULL;
 	int err;
 
 	*posted = 0;
 	if (n < 1 || n > MAX_READS)
 		return EINVAL;
+	struct ibv_send_wr wr[n];
+	struct ibv_sge sge[n];
 	for (int i = 0; i < n; i++) {
 		const struct rm_read *r = &reads[i];
 		if (r->local > mr->length || r->length > mr->length - r->local)

@@ -25,6 +25,8 @@ func (c *conn) beside(h wire.Header, p []byte) error {
 		run = c.nodeStat
 	case wire.OpRDMAConnect:
 		run = c.rdmaConnect
+	case wire.OpFill:
+		run = c.fill
 	default:
 		return fmt.Errorf("operation %v: %w", h.Op, wire.ErrBadRequest)
 	}

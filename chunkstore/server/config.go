@@ -69,6 +69,10 @@ type Config struct {
 	// append is mirrored to all replicas. nil: the node is alone.
 	Cluster cluster.Source
 	Node    string
+	// ReadThrough is how many bytes a second the node may read from the cluster's
+	// durable store into its arena, for readers that miss extents which are its own:
+	// once for all of them. They make room as others do. 0: none.
+	ReadThrough int64
 	// HTTP is the address of /metrics, /healthz and /readyz. Empty: none.
 	HTTP string
 	// Limits bound what clients can use up.
@@ -195,6 +199,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.RDMA.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if c.ReadThrough < 0 {
+		return fmt.Errorf("%w: read-through of %d bytes a second; it cannot be negative", ErrConfig, c.ReadThrough)
 	}
 	for _, d := range []struct {
 		name  string

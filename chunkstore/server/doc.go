@@ -8,7 +8,10 @@
 // and holds their leases. With a durable directory it owns that store too: it takes
 // appends, mirrors them into the arenas of its cluster (producer.ReplicaCache), of
 // which its own is called directly, and serves durable reads, each under limits of
-// its own. A node without Config.Cluster is a cluster of its own.
+// its own. A node without Config.Cluster is a cluster of its own. With
+// Config.ReadThrough it reads extents that readers miss from the cluster's durable
+// store into its arena (operation Fill): once for all of them, a few at once, within
+// a byte rate, and only those that the placement gives it.
 //
 // # A connection
 //

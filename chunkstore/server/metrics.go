@@ -50,6 +50,8 @@ func newCollector(s *Server) *collector {
 	count("append_bytes_total", "Bytes appended by clients.", func(s Stats) float64 { return float64(s.AppendBytes) })
 	count("durable_reads_total", "Durable reads for clients.", func(s Stats) float64 { return float64(s.DurableReads) })
 	count("durable_read_bytes_total", "Durable bytes read for clients.", func(s Stats) float64 { return float64(s.DurableReadBytes) })
+	count("fills_total", "Extents read from the durable store into the arena for readers.", func(s Stats) float64 { return float64(s.Fills) })
+	count("fill_bytes_total", "Bytes of such extents.", func(s Stats) float64 { return float64(s.FillBytes) })
 	count("segments_removed_total", "Segment files removed by retention.", func(s Stats) float64 { return float64(s.SegmentsRemoved) })
 	count("segment_bytes_removed_total", "Bytes of segment files removed by retention.", func(s Stats) float64 { return float64(s.SegmentBytesRemoved) })
 	gauge("appenders", "Shards open for append.", func(s Stats) float64 { return float64(s.Appenders) })

@@ -29,6 +29,7 @@ type Server struct {
 	cache     arenaNode
 	replicas  *producer.ReplicaCache // nil without a store
 	appenders *appenders             // nil without a store
+	filler    *filler                // nil: Fill is refused
 	writers   *producer.Workers
 	export    export // nil without RDMA
 	// rdmaReason says why there is no RDMA; empty if there is.
@@ -87,7 +88,7 @@ func newServer(cfg Config, p parts) (*Server, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.serving, s.work = newStopper(s.life), newStopper(s.life)
 	for _, step := range []func() error{
-		s.listen, s.startStore, s.startArena, s.startSocket, s.startRDMA, s.startMetrics, s.startReplicas, s.startHTTP,
+		s.listen, s.startStore, s.startArena, s.startSocket, s.startRDMA, s.startMetrics, s.startReplicas, s.startFiller, s.startHTTP,
 	} {
 		if err := step(); err != nil {
 			s.end()
@@ -187,6 +188,9 @@ func (s *Server) hello() wire.HelloReply {
 	}
 	if s.export != nil {
 		h.Features |= wire.FeatureRDMA
+	}
+	if s.filler != nil {
+		h.Features |= wire.FeatureFill
 	}
 	return h
 }

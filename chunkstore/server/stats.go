@@ -45,6 +45,9 @@ type Stats struct {
 	AppendBytes      uint64 `json:"append_bytes"`
 	DurableReads     uint64 `json:"durable_reads"`
 	DurableReadBytes uint64 `json:"durable_read_bytes"`
+	// What was read from the durable store into the arena for readers.
+	Fills     uint64 `json:"fills"`
+	FillBytes uint64 `json:"fill_bytes"`
 	// What retention has removed.
 	SegmentsRemoved     uint64 `json:"segments_removed"`
 	SegmentBytesRemoved uint64 `json:"segment_bytes_removed"`
@@ -65,7 +68,7 @@ type Stats struct {
 }
 
 const (
-	opSlots     = int(wire.OpLease) + 1     // slot 0: unknown operations
+	opSlots     = int(wire.OpFill) + 1      // slot 0: unknown operations
 	statusSlots = int(wire.StatusLease) + 1 // slot 0: others
 )
 
@@ -147,6 +150,9 @@ func (s *Server) Stats() Stats {
 	if s.replicas != nil {
 		r := s.replicas.Stats()
 		st.Replicas = &r
+	}
+	if s.filler != nil {
+		st.Fills, st.FillBytes = s.filler.fills.Load(), s.filler.bytes.Load()
 	}
 	if s.socket != nil {
 		st.SharedMemory = s.socket.Conns()

@@ -5,13 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
+	"strings"
 	"time"
 
 	"github.com/rmatail/rmatail/cmd/rmatail/internal/doctor"
 )
 
 type doctorCmd struct {
-	Peer     string        `help:"A node to try every transport with." placeholder:"HOST:PORT"`
+	Peer     string        `help:"A node to try every transport with; port 7440 if none is said." placeholder:"HOST[:PORT]"`
 	Arena    size          `help:"Memory that a node on this host would export." default:"64MiB" placeholder:"SIZE"`
 	Device   string        `help:"RDMA device that will be set (default: chosen)." placeholder:"NAME"`
 	GIDIndex int           `name:"gid-index" help:"GID index that will be set, -1 for the choice." default:"-1" placeholder:"N"`
@@ -43,7 +45,7 @@ func (c *doctorCmd) Run(p *process) error {
 		return err
 	}
 	if c.Peer != "" {
-		peer := doctor.PeerConfig{Addr: c.Peer, For: c.For, Device: c.Device, GIDIndex: c.GIDIndex}
+		peer := doctor.PeerConfig{Addr: withPort(c.Peer), For: c.For, Device: c.Device, GIDIndex: c.GIDIndex}
 		if p.logFlags.Level <= slog.LevelDebug {
 			peer.Logger = p.log // what libraries warn of is among the findings
 		}
@@ -68,4 +70,13 @@ func (c *doctorCmd) Run(p *process) error {
 		return exitWith(1)
 	}
 	return nil
+}
+
+// withPort is a node's address with the default port if it has none.
+func withPort(addr string) string {
+	if _, _, err := net.SplitHostPort(addr); err == nil || strings.HasPrefix(addr, "unix:") {
+		return addr
+	}
+	_, port, _ := net.SplitHostPort(defaultServer)
+	return net.JoinHostPort(strings.Trim(addr, "[]"), port)
 }

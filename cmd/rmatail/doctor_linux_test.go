@@ -115,6 +115,14 @@ func TestRealDoctorPeerThatIsNone(t *testing.T) {
 	}
 }
 
+func TestPeerWithoutAPort(t *testing.T) {
+	for addr, want := range map[string]string{"node1": "node1:7440", "node1:1": "node1:1", "::1": "[::1]:7440", "[::1]": "[::1]:7440", "[::1]:5": "[::1]:5", "unix:/x": "unix:/x"} {
+		if got := withPort(addr); got != want {
+			t.Errorf("%s: %s, want %s", addr, got, want)
+		}
+	}
+}
+
 // ip changes the topology, and puts it back at the end.
 func ip(t *testing.T, change, undo string) {
 	t.Helper()

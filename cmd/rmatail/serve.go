@@ -36,6 +36,8 @@ type serveCmd struct {
 	RetainAge   time.Duration `help:"Keep what was appended within this time, and remove older segment files. Default: keep everything." placeholder:"TIME"`
 	RetainBytes size          `help:"Keep so many of each shard's last bytes, and remove segment files below. Default: keep everything." placeholder:"SIZE"`
 
+	ReadThrough size `help:"Read up to so many bytes a second from the durable store into the arena, once for all readers that miss them. Default: none; each reader asks the store itself." placeholder:"SIZE"`
+
 	Socket   string   `help:"Unix socket that hands the arena to processes of this host, read-only; none: no shared memory. Default: rmatail-UID/PORT.sock under the temporary directory." placeholder:"PATH"`
 	RDMA     rdmaMode `name:"rdma" help:"Export the arena by RDMA: auto (when it can be had, the default), off or require." placeholder:"WHEN"`
 	Device   string   `help:"RDMA device (default: every usable one)." placeholder:"NAME"`
@@ -58,7 +60,7 @@ func (c *serveCmd) config(p *process) server.Config {
 		Listen: cmp.Or(c.Listen, defaultServer), Dir: c.Dir, HTTP: c.HTTP, Socket: c.Socket,
 		Durable: durable.Options{Policy: durable.Policy(c.Policy), Interval: c.Interval, SegmentBytes: int64(c.SegmentBytes), SegmentAge: c.SegmentAge,
 			RetainAge: c.RetainAge, RetainBytes: int64(c.RetainBytes)},
-		Arena:    c.arena(),
+		Arena: c.arena(), ReadThrough: int64(c.ReadThrough),
 		RDMAMode: server.RDMAMode(c.RDMA), RDMA: rdma.Config{Device: c.Device, GIDIndex: c.GIDIndex, Logger: p.log},
 		Limits: server.Limits{Connections: c.MaxConnections},
 		Logger: p.log,

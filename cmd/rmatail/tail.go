@@ -19,6 +19,7 @@ type tailCmd struct {
 	From   start  `help:"Where to begin: earliest, latest, a byte position, or -N for the last N lines." default:"-10" placeholder:"WHERE"`
 	Count  uint64 `short:"n" help:"Stop after N records (lines). 0: no limit." default:"0" placeholder:"N"`
 	Follow bool   `short:"f" help:"Wait for more at the end, until the shard is sealed. Without it tail stops at the end there was when it began."`
+	Rate   size   `help:"Read at most so many bytes a second, on average. Default: as fast as it goes." placeholder:"SIZE"`
 	Output string `short:"o" help:"raw: the bytes as they are. json: one object a line with shard, position, source and data." enum:"raw,json" default:"raw" placeholder:"FORMAT"`
 }
 
@@ -77,7 +78,7 @@ func (c *tailCmd) Run(p *process) error {
 // open finds where to begin and where to end: with --follow nowhere.
 func (c *tailCmd) open(p *process, opening context.Context, cluster *reader.Cluster) (r *reader.Reader, end uint64, err error) {
 	name := c.Shard.String()
-	r, err = cluster.Reader(opening, name, c.From.reader())
+	r, err = cluster.Reader(opening, name, c.From.reader(), reader.Rate(int64(c.Rate)))
 	if err != nil {
 		return nil, 0, err
 	}

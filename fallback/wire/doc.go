@@ -58,9 +58,12 @@
 //	12 Lease       0 sequence u64 | 8 nonce u64 | 16 ttl ms u32   0 sequence u64 | 8 nonce u64 | 16 left ms
 //	               | 20 action u8 (1 query, 2 acquire, 3          u32 | 20 str owner (<= 64)
 //	               release) | 21 str owner (<= 64) | str shard
+//	13 Fill        0 incarnation u64 | 8 extent u64 | 16 str      0 end u64
+//	               shard
 //
 // A shard is its canonical name "stream/NNNN", 1..139 bytes; its syntax is chunkstore/layout's business. Shard flags: bit 0
-// sealed. Features: bit 0 a durable store is served, bit 1 RDMA is served.
+// sealed. Features: bit 0 a durable store is served, bit 1 RDMA is served,
+// bit 2 Fill is answered.
 //
 // # Leases
 //
@@ -82,7 +85,7 @@
 //
 // A request whose reply did not come (deadline, lost connection) may or may not have been carried out. Safe to repeat, on
 // any connection: Hello, ReadArena, Stat, ReadDurable, List, NodeStat and Ping, which change nothing; Lease, because
-// the same ballot is granted again, and ends no other; Put, because the bytes of a
+// the same ballot is granted again, and ends no other; Fill, which changes what is in the arena and no byte of it; Put, because the bytes of a
 // chunk at a position never change; Publish, because a node keeps the greatest length of an incarnation, so that a late
 // duplicate is stale and not wrong. Append is safe only with an explicit offset: when the first attempt was carried out, the
 // second is refused with StatusOffset, whose arg0 then is at least offset + len(data); under the one-writer rule that means

@@ -154,6 +154,15 @@ var goldens = []struct {
 	}, `
 		17000000 | 0c | 00 | 0000 | 0c00000000000000 | 00000000 | b3744146
 		0400000000000000 0500000000000000 | 02000000 | 02 6e32 # ballot, 1.5 ms rounded up, owner`},
+	{"fill request", func() []byte {
+		f := Fill{Incarnation: 7, Extent: 0x010203, Shard: []byte("a/0000")}
+		return frame(Header{Op: OpFill, ID: 13}, must(f.AppendTo(nil)))
+	}, `
+		17000000 | 0d | 00 | 0000 | 0d00000000000000 | 00000000 | 7dad3c85
+		0700000000000000 | 0302010000000000 | 06 ` + text("a/0000") + ` # incarnation, extent`},
+	{"fill reply", func() []byte { return frame(Header{Op: OpFill, ID: 13}, Filled{End: 0x20000}.AppendTo(nil)) }, `
+		08000000 | 0d | 00 | 0000 | 0d00000000000000 | 00000000 | 94400fc4
+		0000020000000000`},
 	{"lease refusal", func() []byte {
 		return AppendError(nil, Header{Op: OpPublish, ID: 13}, &Error{Status: StatusLease, Arg0: 4, Arg1: 5, Message: "n2"})
 	}, `

@@ -14,6 +14,7 @@ type Features uint32
 const (
 	FeatureDurable Features = 1 << 0
 	FeatureRDMA    Features = 1 << 1
+	FeatureFill    Features = 1 << 2 // it answers Fill
 )
 
 const (

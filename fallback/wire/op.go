@@ -18,6 +18,7 @@ const (
 	OpNodeStat    Op = 10
 	OpPing        Op = 11
 	OpLease       Op = 12
+	OpFill        Op = 13
 )
 
 // Limits on lengths, in bytes, and on counts.
@@ -60,6 +61,8 @@ func (o Op) maxRequest() int {
 		return listFixed + 1 + MaxShard
 	case OpLease:
 		return leaseFixed + 1 + MaxName + 1 + MaxShard
+	case OpFill:
+		return fillFixed + 1 + MaxShard
 	case OpNodeStat, OpPing:
 		return 0
 	}
@@ -70,7 +73,7 @@ func (o Op) maxRequest() int {
 // is false for OpAppend: that one may be repeated only with an explicit offset (see the package comment).
 func (o Op) Repeatable() bool {
 	switch o {
-	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing, OpLease:
+	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing, OpLease, OpFill:
 		return true
 	}
 	return false
@@ -103,6 +106,8 @@ func (o Op) String() string {
 		return "Ping"
 	case OpLease:
 		return "Lease"
+	case OpFill:
+		return "Fill"
 	}
 	return "Op(" + strconv.Itoa(int(o)) + ")"
 }

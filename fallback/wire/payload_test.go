@@ -33,6 +33,8 @@ func refusals() []struct {
 	appended := func(p []byte) error { _, err := ParseAppended(p); return err }
 	lease := func(p []byte) error { _, err := ParseLease(p); return err }
 	leaseReply := func(p []byte) error { _, err := ParseLeaseReply(p); return err }
+	fill := func(p []byte) error { _, err := ParseFill(p); return err }
+	filled := func(p []byte) error { _, err := ParseFilled(p); return err }
 	query := cat(fixed(leaseOffAction), []byte{byte(LeaseQuery)})
 	stat := func(p []byte) error { _, err := ParseStat(p); return err }
 	info := func(p []byte) error { _, err := ParseShardInfo(p); return err }
@@ -95,6 +97,12 @@ func refusals() []struct {
 		{"lease reply, no owner", leaseReply, fixed(leaseReplyFixed)},
 		{"lease reply, bytes behind", leaseReply, cat(fixed(leaseReplyFixed), name(1), fixed(1))},
 		{"lease reply, nonce without sequence", leaseReply, cat(u64(0), u64(1), u32(0), name(0))},
+		{"fill, short", fill, fixed(fillFixed - 1)},
+		{"fill, no shard", fill, cat(fixed(fillFixed), name(0))},
+		{"fill, long shard", fill, cat(fixed(fillFixed), name(MaxShard+1))},
+		{"fill, bytes behind", fill, cat(fixed(fillFixed), name(1), fixed(1))},
+		{"fill reply, short", filled, fixed(filledFixed - 1)},
+		{"fill reply, long", filled, fixed(filledFixed + 1)},
 		{"append, short", appendReq, fixed(appendFixed - 1)},
 		{"append, no data", appendReq, cat(fixed(appendFixed), name(1))},
 		{"append, too much data", appendReq, cat(fixed(appendFixed), name(1), fixed(MaxAppend+1))},
@@ -162,6 +170,7 @@ func TestEncodersRefuse(t *testing.T) {
 		"lease, long owner": func() ([]byte, error) {
 			return (&Lease{Action: LeaseQuery, Owner: long, Shard: []byte("a/0000")}).AppendTo(nil)
 		},
+		"fill, no shard":        func() ([]byte, error) { return (&Fill{}).AppendTo(nil) },
 		"lease reply, owner":    func() ([]byte, error) { return (&LeaseReply{Owner: long}).AppendTo(nil) },
 		"append, no data":       func() ([]byte, error) { return (&Append{Shard: []byte("a/0000")}).AppendTo(nil) },
 		"append, long shard":    func() ([]byte, error) { return (&Append{Shard: long, Data: long}).AppendTo(nil) },
@@ -240,6 +249,17 @@ var roundTrips = map[string]func(p []byte) ([]byte, error){
 			return nil, err
 		}
 		return v.AppendTo(nil)
+	},
+	"fill": func(p []byte) ([]byte, error) {
+		v, err := ParseFill(p)
+		if err != nil {
+			return nil, err
+		}
+		return v.AppendTo(nil)
+	},
+	"fill reply": func(p []byte) ([]byte, error) {
+		v, err := ParseFilled(p)
+		return v.AppendTo(nil), err
 	},
 	"append": func(p []byte) ([]byte, error) {
 		v, err := ParseAppend(p)

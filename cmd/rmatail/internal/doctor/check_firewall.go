@@ -39,7 +39,11 @@ func (e *exam) judgeFirewall(netdevs []string) {
 	f := e.Firewall
 	sets := append(readIPTables(f.IPv4, "iptables", netdevs), readIPTables(f.IPv6, "ip6tables", netdevs)...)
 	if len(f.NFT) > 0 {
-		more, err := readNFT(f.NFT, len(f.IPv4) > 0, netdevs)
+		var known []string
+		if len(f.IPv4) > 0 {
+			known = iptablesTables
+		}
+		more, err := readNFT(f.NFT, known, netdevs)
 		if err != nil {
 			e.say("firewall", "", Unknown, err.Error(), "nft list ruleset   # as root")
 			return

@@ -103,7 +103,7 @@ func TestNFT(t *testing.T) {
 		"not tcp":      {rule("input", `{"match": {"op": "!=", "left": {"meta": {"key": "l4proto"}}, "right": "tcp"}}, {"accept": null}`), true, false},
 		"a map":        {rule("input", `{"vmap": {"key": {"payload": {"protocol": "udp", "field": "dport"}}, "data": {"set": []}}}`), true, true},
 	} {
-		sets, err := readNFT([]byte(chain+c.rules+`]}`), true, onV0)
+		sets, err := readNFT([]byte(chain+c.rules+`]}`), iptablesTables, onV0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,13 +113,13 @@ func TestNFT(t *testing.T) {
 	}
 	// What iptables keeps in nftables is told by iptables.
 	old := strings.ReplaceAll(chain+`]}`, "inet", "ip")
-	for _, without := range []bool{true, false} {
-		sets, err := readNFT([]byte(old), without, onV0)
-		if f := fateOf(sets, "input"); err != nil || f.dropped == without {
-			t.Errorf("without iptables' tables %v: %+v, %v", without, f, err)
+	for _, known := range [][]string{iptablesTables, nil} {
+		sets, err := readNFT([]byte(old), known, onV0)
+		if f := fateOf(sets, "input"); err != nil || f.dropped != (known == nil) {
+			t.Errorf("known tables %v: %+v, %v", known, f, err)
 		}
 	}
-	if _, err := readNFT([]byte("table inet filter {"), true, onV0); err == nil {
+	if _, err := readNFT([]byte("table inet filter {"), nil, onV0); err == nil {
 		t.Error("no error of what is no JSON")
 	}
 }
@@ -152,7 +152,7 @@ func FuzzRules(f *testing.F) {
 	f.Add("*filter\n:INPUT DROP [0:0]\n:a - [0:0]\n-A INPUT ! -i v0 -p udp --dport 1:4791 -j a\n-A a -g INPUT\n", `{"nftables": [{"chain": {"family": "ip", "table": "x", "name": "i", "type": "filter", "hook": "input"}}, {"rule": {"family": "ip", "table": "x", "chain": "i", "expr": [{"match": {"op": "!=", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": {"set": [1, {"range": [2, 3]}]}}}, {"goto": {"target": "i"}}]}}]}`)
 	f.Fuzz(func(t *testing.T, save, nft string) {
 		sets := readIPTables([]byte(save), "iptables", onV0)
-		more, _ := readNFT([]byte(nft), false, onV0)
+		more, _ := readNFT([]byte(nft), nil, onV0)
 		for _, hook := range []string{"input", "output"} {
 			fateOf(append(sets, more...), hook)
 		}

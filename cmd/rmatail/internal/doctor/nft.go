@@ -7,9 +7,13 @@ import (
 	"strings"
 )
 
-// readNFT reads what `nft --json list ruleset` prints. The tables that iptables
-// keeps there are left out when iptables has told of them.
-func readNFT(text []byte, withoutIPTables bool, netdevs []string) ([]ruleset, error) {
+// iptablesTables are the tables that iptables keeps in nftables, of the families ip
+// and ip6.
+var iptablesTables = []string{"filter", "nat", "mangle", "raw", "security"}
+
+// readNFT reads what `nft --json list ruleset` prints, but for tables of the
+// families ip and ip6 whose rules are known already.
+func readNFT(text []byte, known []string, netdevs []string) ([]ruleset, error) {
 	var all struct {
 		NFTables []struct {
 			Chain *nftChain `json:"chain"`
@@ -29,8 +33,7 @@ func readNFT(text []byte, withoutIPTables bool, netdevs []string) ([]ruleset, er
 		return &sets[len(sets)-1]
 	}
 	ours := func(family, table string) bool {
-		byIPTables := family != "inet" && slices.Contains([]string{"filter", "nat", "mangle", "raw", "security"}, table)
-		return slices.Contains([]string{"ip", "ip6", "inet"}, family) && !(byIPTables && withoutIPTables)
+		return family == "inet" || (family == "ip" || family == "ip6") && !slices.Contains(known, table)
 	}
 	for _, item := range all.NFTables {
 		if c := item.Chain; c != nil && ours(c.Family, c.Table) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// WriteText writes the report for people: worst first within each kind is not
-// needed, as findings come in the order in which they build on each other.
+// WriteText writes the report for people: a line for each finding, and below it
+// what mends it.
 func (r Report) WriteText(w io.Writer, details Details) error {
 	var b strings.Builder
 	for _, f := range r.Findings {

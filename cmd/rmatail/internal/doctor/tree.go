@@ -170,7 +170,6 @@ func (h *Host) container() string {
 
 // Capabilities (linux/capability.h).
 const (
-	capNetAdmin  = 12
 	capIPCLock   = 14
 	capSysModule = 16
 )
