@@ -63,14 +63,14 @@ func adjoin(end, begin uint64, placed func(extent uint64) bool) bool {
 	return true
 }
 
-// take removes the oldest gap, which must be there.
+// take removes the first gap, which must be there.
 func (m *missing) take() gap {
 	g := m.gaps[0]
 	m.gaps = slices.Delete(m.gaps, 0, 1)
 	return g
 }
 
-// advance notes that the oldest gap, which was g when it was looked at, is closed
+// advance notes that the first gap, which was g when it was looked at, is closed
 // up to from. It may have grown since, or have been given up.
 func (m *missing) advance(g gap, from uint64) {
 	if len(m.gaps) == 0 || m.gaps[0].s != g.s || m.gaps[0].from != g.from || m.gaps[0].had != g.had {
@@ -81,7 +81,7 @@ func (m *missing) advance(g gap, from uint64) {
 	}
 }
 
-// postpone makes the oldest gap, if it is of the shard, the last one.
+// postpone makes the first gap, if it is of the shard, the last one.
 func (m *missing) postpone(s *recent) {
 	if len(m.gaps) > 0 && m.gaps[0].s == s {
 		m.gaps = append(m.gaps, m.take())

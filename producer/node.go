@@ -38,6 +38,12 @@ type node struct {
 		at  time.Time
 		age time.Duration
 	}
+	// turn is the repair goroutine's, too: what it has spent on the node, and when it
+	// looks at it again after a failure.
+	turn struct {
+		spent time.Duration
+		after time.Time
+	}
 
 	mu struct {
 		sync.Mutex

@@ -181,3 +181,54 @@ func (p partlyReadable) ReadAt(ctx context.Context, shard string, pos uint64, b 
 	}
 	return p.site.ReadAt(ctx, shard, pos, b)
 }
+
+// A node that takes long for each put, though not too long, holds up the repair of
+// itself alone.
+func TestRepairOfASlowNodeHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 3, nil)
+		c := s.cache(nil)
+		a := s.open(c)
+		defer s.end(a, c)
+		for range 3 {
+			s.add(a, 1_000_000)
+		}
+		time.Sleep(time.Second)
+		slow := s.node(2)
+		slow.set(func() {
+			slow.mu.refuse = func(op wire.Op, _ []byte) error {
+				if op == wire.OpPut {
+					select {
+					case <-time.After(20 * time.Millisecond): // 320 ms an extent
+					case <-slow.ended:
+					}
+				}
+				return nil
+			}
+		})
+		slow.restart()
+		s.node(3).restart()
+		whole := uint64(3_000_000)
+		began := time.Now()
+		for time.Since(began) < 20*time.Second {
+			n := 0
+			for chunk := uint64(0); chunk*layout.ChunkSize < whole; chunk++ {
+				if s.holds(s.node(3), chunk) {
+					n++
+				}
+			}
+			if uint64(n)*layout.ChunkSize >= whole {
+				break
+			}
+			time.Sleep(250 * time.Millisecond)
+		}
+		took := time.Since(began)
+		if took > 5*time.Second {
+			t.Errorf("repair of a node took %v beside a slow one", took)
+		}
+		if st := stat(c, "n2"); st.RepairedBytes == 0 || st.MissingBytes == 0 {
+			t.Errorf("the slow one: %+v", st)
+		}
+		t.Logf("report: 3 MB repaired in %v beside a slow node", took)
+	})
+}
