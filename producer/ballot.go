@@ -17,9 +17,11 @@ const acquireTries = 3
 
 // Acquire takes the lease of a shard: the next sequence above all that a quorum of
 // the metadata replicas has seen, granted by a quorum of them. Every publication
-// under an older ballot is refused by those from then on. Errors match wire.ErrLease
-// if another writer holds it, and claims Wait or is faster again and again; else
-// they say why there is no quorum.
+// under an older ballot is refused by those from then on. A ballot that fewer have
+// granted in time is returned, too: some hold it, or will, and would refuse what its
+// writer publishes without it; the others learn it from the next publication.
+// Errors match wire.ErrLease if another writer holds it, and claims Wait or is
+// faster again and again; else they say why no quorum could be asked.
 func (c *ReplicaCache) Acquire(shard layout.Shard, claim Claim) (layout.Ballot, error) {
 	var err error
 	for range acquireTries {
@@ -37,9 +39,15 @@ func (c *ReplicaCache) Acquire(shard layout.Shard, claim Claim) (layout.Ballot, 
 		rand.Read(b[:]) // never fails: crypto/rand
 		next := layout.Ballot{Sequence: held.Ballot.Sequence + 1, Nonce: binary.LittleEndian.Uint64(b[:])}
 		_, err = c.lease(shard, wire.Lease{Action: wire.LeaseAcquire, Ballot: wire.Ballot(next), TTL: c.cfg.LeaseTTL, Owner: []byte(c.cfg.Owner)})
-		if !errors.Is(err, wire.ErrLease) {
-			return next, err
+		switch {
+		case errors.Is(err, ErrClosed):
+			return layout.Ballot{}, err
+		case errors.Is(err, wire.ErrLease):
+			continue
+		case err != nil:
+			c.cfg.Logger.Info("a lease was granted by less than a quorum in time", "shard", shard, "err", err)
 		}
+		return next, nil
 	}
 	return layout.Ballot{}, err
 }

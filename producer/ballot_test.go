@@ -359,3 +359,38 @@ func (l *forgetfulLog) Append(ctx context.Context, off uint64, p []byte) (end ui
 	}
 	return end, err
 }
+
+// Some nodes grant the lease too late, or not at all: what a writer was granted by
+// the others must not be in its own way.
+func TestLeaseWithoutAQuorumIsNotInTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 3, nil)
+		for i := 2; i <= 3; i++ {
+			n := s.node(i)
+			n.set(func() {
+				n.mu.refuse = func(op wire.Op, p []byte) error {
+					if l, err := wire.ParseLease(p); op == wire.OpLease && err == nil && l.Action == wire.LeaseAcquire {
+						select {
+						case <-time.After(time.Second):
+						case <-n.ended:
+						}
+					}
+					return nil
+				}
+			})
+		}
+		c := s.cache(nil)
+		a := s.open(c)
+		defer s.end(a, c)
+		s.add(a, 1000)
+		if n := s.lengths(); n == 0 {
+			t.Error("the length is on no node")
+		}
+		time.Sleep(4 * time.Second)
+		s.add(a, 1000)
+		synctest.Wait()
+		if n := s.lengths(); n != 3 {
+			t.Errorf("the length is on %d nodes when all are back", n)
+		}
+	})
+}

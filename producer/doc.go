@@ -75,22 +75,28 @@
 // connection to it works again, which is tried after a rest of random length, up to
 // 50 ms at first and 5 s later. A quorum shrinks to the full replicas that are not
 // suspended (counted as degraded), down to one; with none, the put fails, and the
-// length is not published. So the nodes that fail cost a writer one timeout, once.
+// length is not published. A node that is back gets what it is to hold, but is
+// not waited for before it has answered something, unless nobody else takes it: one
+// that connects and then is too slow again must not stop the writer each time. So
+// the nodes that fail cost a writer one timeout, once, and those that answer well at
+// times and badly at others one now and then.
 //
 // What a full replica has missed is a gap, and so is what was put to a node that
 // comes back with another epoch, as it was restarted empty, and what the node has
 // gained by another View. Repair closes gaps in the background: it puts the bytes
 // again from the durable store, at a bounded rate, unless they are older than the
 // time to live, or than what the node's arena has room for. Bytes of a shard that
-// was deleted and made again are told by its incarnation. Partial replicas are not
-// repaired.
+// was deleted and made again are told by its incarnation. A gap that cannot be
+// closed now, as the store does not read it, lets the others go first, and a node
+// that is slow in taking holds up the repair of no other one. Partial replicas are
+// not repaired.
 //
 // # Lease
 //
 // An Appender whose cache has leases takes that of its shard when it is opened, with
 // a ballot above all that a quorum of the metadata replicas has seen, and publishes
 // under it, which renews it. The nodes refuse the publications of a writer with a
-// smaller ballot: one refusal ends it with ErrLeaseLost. Without a quorum the
+// smaller ballot: one refusal ends it with ErrLeaseLost. Without a quorum to ask the
 // Appender runs on without a lease, publishes where nobody else has one, and
 // tries again at each heartbeat, then without taking it from another writer, who
 // must be newer.

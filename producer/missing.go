@@ -20,7 +20,8 @@ type gap struct {
 	hadAs    uint16        // the node's index there
 }
 
-// missing are the gaps of one node, the oldest first. It has no lock.
+// missing are the gaps of one node: the oldest first, but for those that were
+// postponed. It has no lock.
 type missing struct {
 	gaps    []gap
 	forgone uint64 // bytes of gaps that were given up, at most
@@ -62,14 +63,14 @@ func adjoin(end, begin uint64, placed func(extent uint64) bool) bool {
 	return true
 }
 
-// take removes the oldest gap, which must be there.
+// take removes the first gap, which must be there.
 func (m *missing) take() gap {
 	g := m.gaps[0]
 	m.gaps = slices.Delete(m.gaps, 0, 1)
 	return g
 }
 
-// advance notes that the oldest gap, which was g when it was looked at, is closed
+// advance notes that the first gap, which was g when it was looked at, is closed
 // up to from. It may have grown since, or have been given up.
 func (m *missing) advance(g gap, from uint64) {
 	if len(m.gaps) == 0 || m.gaps[0].s != g.s || m.gaps[0].from != g.from || m.gaps[0].had != g.had {
@@ -77,6 +78,13 @@ func (m *missing) advance(g gap, from uint64) {
 	}
 	if m.gaps[0].from = from; from >= m.gaps[0].to {
 		m.take()
+	}
+}
+
+// postpone makes the first gap, if it is of the shard, the last one.
+func (m *missing) postpone(s *recent) {
+	if len(m.gaps) > 0 && m.gaps[0].s == s {
+		m.gaps = append(m.gaps, m.take())
 	}
 }
 
@@ -107,7 +115,7 @@ func (n *node) lacks(g gap) {
 	n.c.rouse()
 }
 
-// gap returns the oldest gap, if the node can be repaired now.
+// gap returns the first gap, if the node can be repaired now.
 func (n *node) gap() (g gap, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,6 +123,13 @@ func (n *node) gap() (g gap, ok bool) {
 		return gap{}, false
 	}
 	return n.mu.missing.gaps[0], true
+}
+
+// postpone lets other gaps go before g, which could not be closed now.
+func (n *node) postpone(g gap) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.missing.postpone(g.s)
 }
 
 // closed notes that a gap is closed up to from, of which some bytes were given up.

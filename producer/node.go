@@ -30,10 +30,19 @@ type node struct {
 	end   context.CancelFunc
 	wake  chan struct{} // capacity 1: the node's goroutine has something to look at
 	count nodeCounters
+	// proving: it is back after a failure, and has not answered anything yet. It gets
+	// what it is to hold, and no writer waits for it.
+	proving atomic.Bool
 	// reached is what reach has found last: the repair goroutine's.
 	reached struct {
 		at  time.Time
 		age time.Duration
+	}
+	// turn is the repair goroutine's, too: what it has spent on the node, and when it
+	// looks at it again after a failure.
+	turn struct {
+		spent time.Duration
+		after time.Time
 	}
 
 	mu struct {
@@ -123,6 +132,11 @@ func (n *node) connect() *wire.Client {
 	// What was put to another arena is missing from this one. It is noted before
 	// the node takes anything, so that nothing is noted that it takes.
 	n.mu.Lock()
+	if n.mu.at.Addr != at.Addr { // it moved meanwhile: who answers may be another
+		n.mu.Unlock()
+		client.Close()
+		return nil
+	}
 	epoch := client.Hello().Epoch
 	emptied := n.mu.epoch != 0 && n.mu.epoch != epoch
 	n.mu.epoch, n.mu.size = epoch, client.Hello().ArenaSize
@@ -131,7 +145,13 @@ func (n *node) connect() *wire.Client {
 		n.c.emptied(n)
 	}
 	n.mu.Lock()
-	back := n.mu.state == nodeProbing
+	if n.mu.at.Addr != at.Addr {
+		n.mu.Unlock()
+		client.Close()
+		return nil
+	}
+	back := n.mu.state != nodeConnecting
+	n.proving.Store(back)
 	n.mu.state, n.mu.client = nodeLive, client
 	n.mu.rest.recovered(time.Now())
 	n.launchMore()
@@ -187,6 +207,8 @@ func (n *node) land(f flight) {
 	}
 	if fatal(err) {
 		n.trip(err)
+	} else {
+		n.proving.Store(false)
 	}
 	n.mu.Lock()
 	n.mu.flights.shift()

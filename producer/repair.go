@@ -21,11 +21,15 @@ const (
 // not to be had.
 var errStale = errors.New("not to be repaired")
 
-// repairer puts what nodes have missed, extent by extent, in turn for all nodes
-// that live. It is the one goroutine's.
+// repairer puts what nodes have missed, extent by extent. The nodes that live get
+// its time in equal parts: one that is slow holds up nobody but itself. It is the
+// one goroutine's.
 type repairer struct {
 	c     *ReplicaCache
 	limit *limiter
+	// spent is the least that was spent on a node, when one was picked last: who has
+	// had nothing to repair for a while has not saved time up.
+	spent time.Duration
 	buf   [layout.ExtentSize]byte
 	puts  []layout.Put
 }
@@ -74,29 +78,44 @@ func (c *ReplicaCache) forget(now time.Time) {
 	}
 }
 
-// pass repairs until no node that lives has a gap. Its error is the first of a
-// node or of the store: what is left waits for another pass.
+// pass repairs until no node that lives has a gap, or has one and has failed a
+// moment ago. Its error is the last of a node or of the store: what is left waits
+// for another pass.
 func (w *repairer) pass() (err error) {
-	for busy := true; busy; {
-		busy = false
-		for _, n := range w.c.top.Load().nodes {
-			g, ok := n.gap()
-			if !ok {
-				continue
-			}
-			from, forgone, stepErr := w.step(n, g)
-			n.closed(g, from, forgone)
-			if stepErr != nil {
-				err = errors.Join(err, stepErr)
-				continue
-			}
-			busy = w.c.life.Err() == nil
-		}
-		if err != nil {
+	for w.c.life.Err() == nil {
+		n, g, ok := w.pick(time.Now())
+		if !ok {
 			return err
 		}
+		from, forgone, stepErr := w.step(n, g)
+		n.closed(g, from, forgone)
+		if stepErr != nil {
+			err = stepErr
+			n.postpone(g) // others may have better luck
+			n.turn.after = time.Now().Add(repairPause)
+		}
 	}
-	return nil
+	return err
+}
+
+// pick returns the node that is repaired next, of those that may be: the one that
+// the least time was spent on.
+func (w *repairer) pick(now time.Time) (next *node, g gap, ok bool) {
+	for _, n := range w.c.top.Load().nodes {
+		if now.Before(n.turn.after) {
+			continue
+		}
+		if h, has := n.gap(); has {
+			n.turn.spent = max(n.turn.spent, w.spent)
+			if !ok || n.turn.spent < next.turn.spent {
+				next, g, ok = n, h, true
+			}
+		}
+	}
+	if ok {
+		w.spent = next.turn.spent
+	}
+	return next, g, ok
 }
 
 // step repairs the first extent of a gap, and returns up to where it is closed
@@ -123,7 +142,9 @@ func (w *repairer) step(n *node, g gap) (from, forgone uint64, err error) {
 	if !w.wait(w.limit.take(int(to-at), now)) {
 		return from, forgone, nil
 	}
+	began := time.Now()
 	err = w.extent(n, g.s, at, to)
+	n.turn.spent += max(time.Since(began), time.Microsecond)
 	switch {
 	case errors.Is(err, errStale):
 		return to, forgone + to - at, nil

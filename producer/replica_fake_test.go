@@ -215,6 +215,8 @@ func (n *fakeNode) answer(op wire.Op, p []byte) ([]byte, error) {
 	switch op {
 	case wire.OpHello:
 		return wire.HelloReply{Version: wire.Version, Epoch: n.arena().Epoch(), ArenaSize: uint64(len(n.arena().Bytes()))}.AppendTo(nil)
+	case wire.OpPing:
+		return nil, nil
 	case wire.OpPut:
 		req, err := wire.ParsePut(p)
 		if err != nil {

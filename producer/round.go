@@ -58,6 +58,8 @@ type slot struct {
 	quorum int
 	// settled and ok have a bit for each replica.
 	settled, ok uint16
+	// proving are the replicas that are not waited for once another has taken it.
+	proving uint16
 	// strict: less than the quorum is a failure, however few are alive.
 	strict  bool
 	decided bool
@@ -105,7 +107,11 @@ func (s *slot) settle(replica int, err error) bool {
 	if s.decided {
 		return false
 	}
-	s.decided = bits.OnesCount16(s.ok&s.relied()) >= s.quorum || s.settled&s.relied() == s.relied()
+	relied := s.relied()
+	if s.ok&relied != 0 {
+		relied &^= s.proving
+	}
+	s.decided = bits.OnesCount16(s.ok&s.relied()) >= s.quorum || s.settled&relied == relied
 	return s.decided
 }
 
@@ -197,6 +203,13 @@ func (r *round) send(top *topology) {
 	slots := r.mu.slots // all of them are there: only their contents change from now on
 	r.mu.open = len(slots)
 	for i := range slots {
+		for j, at := range slots[i].nodes[:slots[i].full] {
+			if !slots[i].strict && top.nodes[at].proving.Load() {
+				slots[i].proving |= 1 << j
+			}
+		}
+	}
+	for i := range slots {
 		for j, at := range slots[i].nodes[:slots[i].all] {
 			if n := top.nodes[at]; n.local == nil {
 				r.refs.Add(1)
@@ -246,20 +259,18 @@ func (r *round) await(top *topology) {
 		return
 	case <-r.timer.C:
 	}
-	var slow [cluster.MaxReplicas]*node
-	n := 0
+	var slow []*node
 	r.mu.Lock()
 	for i := range r.mu.slots {
 		s := &r.mu.slots[i]
 		for late := s.late(); late != 0 && !s.decided; late &= late - 1 {
-			if at := top.nodes[s.nodes[bits.TrailingZeros16(late)]]; n < len(slow) {
-				slow[n] = at
-				n++
+			if n := top.nodes[s.nodes[bits.TrailingZeros16(late)]]; !slices.Contains(slow, n) {
+				slow = append(slow, n)
 			}
 		}
 	}
 	r.mu.Unlock()
-	for _, n := range slow[:n] {
+	for _, n := range slow {
 		n.trip(fmt.Errorf("%v: %w", r.op, errNodeSlow))
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/rmatail/rmatail/chunkstore/layout"
 )
 
-// seat is the place of one writing goroutine at the queue. All but shard and wake
-// is guarded by the queue's lock.
+// seat is the place of one writing goroutine at the queue. The queue's lock guards
+// all but shard and wake.
 type seat struct {
 	shard  layout.Shard
 	wake   chan struct{} // capacity 1: there is something to look at
@@ -18,9 +18,9 @@ type seat struct {
 
 func newSeat(shard layout.Shard) *seat { return &seat{shard: shard, wake: make(chan struct{}, 1)} }
 
-// watch is who waits for what. Batches that nobody writes yet and seats that
-// sleep are brought together by stir: one seat is called for each batch, and one
-// more is not. The caller of its methods holds the queue's lock.
+// watch is which seats sleep, and for what. queue.stir brings them together with
+// the batches that wait: as many are on the way to the queue as there are batches,
+// and no more. The caller of its methods holds the queue's lock.
 type watch struct {
 	idle   []*seat // asleep because nothing waited; the last one is called first
 	linger *seat   // waits for the batch that is being filled; nil: none
@@ -87,8 +87,9 @@ func (q *queue) whole() bool {
 	return len(q.mu.waiting) > 1 || len(q.mu.waiting) == 1 && len(q.mu.waiting[0].buf) >= q.limits.BatchBytes
 }
 
-// sleep notes that a seat found nothing to write, or nothing yet.
-func (q *queue) sleep(s *seat, wait time.Duration) (_ time.Duration) {
+// sleep notes that a seat found nothing to write, or nothing for so long. It returns
+// how long to sleep at most; 0: until called.
+func (q *queue) sleep(s *seat, wait time.Duration) time.Duration {
 	w := &q.mu.watch
 	if wait > 0 && w.linger == nil {
 		w.linger, w.need = s, q.mu.last

@@ -19,7 +19,8 @@ var scenarios = []scenario{
 	{name: "one node after the other", prompt: true, noDurable: true, victims: 5, rolling: true},
 	{name: "two writers", prompt: true, rivals: true},
 	{name: "two nodes lost", prompt: true, victims: 2, evictions: true},
-	{name: "everything", victims: 5, deaths: true, rivals: true, storeAway: true, evictions: true},
+	{name: "everything", victims: 5, deaths: true, rivals: true, storeAway: true, evictions: true, moves: true},
+	{name: "nodes leave and join", prompt: true, moves: true, deaths: true},
 }
 
 // rapidChooser lets rapid choose, and shrink.

@@ -17,13 +17,15 @@ import (
 // a failure, follow what is known of the shard. The rest of a Reader, which posts
 // and waits, is this.
 type modelReader struct {
-	w    *world
-	f    *follow
-	tail tail
-	ro   *roster
-	here reach
-	late laggards
-	last Source // of the last delivery
+	w     *world
+	m     *membership
+	peers []*peer // of all nodes
+	f     *follow
+	tail  tail
+	ro    *roster
+	here  reach
+	late  laggards
+	last  Source // of the last delivery
 
 	tries   []*try  // under way
 	race    verdict // of those that have ended
@@ -65,20 +67,30 @@ type noMemory struct{ memory }
 func (noMemory) Lost() <-chan struct{} { return nil }
 
 func newModelReader(w *world) *modelReader {
-	r := &modelReader{w: w, f: newFollow(w.shard, modelIncarnation), ro: &roster{view: w.view}, turn: w.choose(3, "turn")}
-	for _, n := range w.view.Nodes {
-		p := &peer{name: n.Name}
+	r := &modelReader{w: w, f: newFollow(w.shard, modelIncarnation), turn: w.choose(3, "turn")}
+	for range w.nodes {
+		p := &peer{}
 		p.live.Store(&[]*path{{memory: noMemory{}, peer: p, source: FromTCP, born: t0}})
-		r.ro.peers = append(r.ro.peers, p)
+		r.peers = append(r.peers, p)
 	}
+	r.adopt(w.views[w.current])
 	r.seek()
 	return r
+}
+
+// adopt makes another View the reader's.
+func (r *modelReader) adopt(m *membership) {
+	r.m, r.ro = m, &roster{view: m.View}
+	for _, n := range m.numbers {
+		r.ro.peers = append(r.ro.peers, r.peers[n])
+	}
+	r.f.moved()
 }
 
 func (r *modelReader) side() side    { return ofReaders }
 func (r *modelReader) position() int { return int(r.tail.pos) }
 
-func (r *modelReader) path(node int) *path { return (*r.ro.peers[node].live.Load())[0] }
+func (r *modelReader) path(node int) *path { return (*r.peers[node].live.Load())[0] }
 
 func (r *modelReader) String() string {
 	v, _ := r.look()
@@ -89,8 +101,8 @@ func (r *modelReader) String() string {
 func (r *modelReader) look() (view, published) {
 	r.here.find(r.ro, r.w.hash, r.tail.pos/modelExtent, r.w.now)
 	blind := true
-	for _, n := range r.w.page.All() {
-		blind = blind && !r.ro.peers[n].up(r.w.now)
+	for _, n := range r.m.page {
+		blind = blind && !r.peers[n].up(r.w.now)
 	}
 	v, pub := r.f.view(r.w.now, blind)
 	v.paths, v.replicas, v.backAt = r.here.paths, r.here.full, r.here.backAt
@@ -113,10 +125,9 @@ func (r *modelReader) poll() {
 		r.path(r.pollTo).failed(r.w.now, os.ErrDeadlineExceeded)
 		r.polled = 0
 	}
-	all := r.w.page.All()
-	for range all {
+	for range r.m.page {
 		r.turn++ // the real choice is random: in turn is as fair, and cannot be unlucky for ever
-		if n := int(all[r.turn%len(all)]); r.ro.peers[n].up(r.w.now) {
+		if n := r.m.page[r.turn%len(r.m.page)]; r.peers[n].up(r.w.now) {
 			r.pollTo, r.polledAt = n, r.w.now
 			r.polled = r.w.send(r, n, pageRequest{})
 			return
@@ -127,6 +138,9 @@ func (r *modelReader) poll() {
 // step is one turn of Reader.advance.
 func (r *modelReader) step() {
 	w := r.w
+	if m := w.next(r.m); m != r.m {
+		r.adopt(m)
+	}
 	for _, t := range slices.Clone(r.tries) {
 		if w.now.Sub(t.at) >= modelReadTimeout {
 			r.ended(t, r.path(t.node).failed(w.now, os.ErrDeadlineExceeded))
@@ -163,8 +177,9 @@ func (r *modelReader) begin(k raceKind) { r.kind, r.race, r.startAt = k, verdict
 
 func (r *modelReader) ask(i int, pub published) {
 	rep := &r.here.replicas[i]
-	id := r.w.send(r, int(rep.node), readRequest{r.tail.pos / modelExtent})
-	r.tries = append(r.tries, &try{int(rep.node), id, r.w.now, pub, rep.partial})
+	node := r.m.numbers[rep.node]
+	id := r.w.send(r, node, readRequest{r.tail.pos / modelExtent})
+	r.tries = append(r.tries, &try{node, id, r.w.now, pub, rep.partial})
 }
 
 // hedge is Reader.hedge.
@@ -174,7 +189,7 @@ func (r *modelReader) hedge() {
 	r.look()
 	but, others := -1, r.here.full
 	for i := range r.here.replicas {
-		if int(r.here.replicas[i].node) == first.node {
+		if r.m.numbers[r.here.replicas[i].node] == first.node {
 			but = i
 			if i < r.here.full {
 				others--
@@ -196,7 +211,7 @@ func (r *modelReader) ended(t *try, why reason) {
 	r.tries = slices.DeleteFunc(r.tries, func(x *try) bool { return x == t })
 	lacks := why == reasonHole || why == reasonShort
 	if lacks {
-		r.late.lacked(r.ro.peers[t.node], r.w.now)
+		r.late.lacked(r.peers[t.node], r.w.now)
 	}
 	if lacks && t.partial {
 		r.tail.partialMissed()
@@ -263,7 +278,7 @@ func (r *modelReader) take(node, id int, body any) {
 	}
 	r.tries = nil
 	via.worked()
-	r.late.served(r.ro.peers[node])
+	r.late.served(r.peers[node])
 	r.deliver(data, FromTCP)
 }
 
@@ -272,16 +287,16 @@ func (r *modelReader) take(node, id int, body any) {
 func (r *modelReader) entry(node int, e layout.Entry) {
 	if e.Incarnation == 0 {
 		bits, reachable := uint64(0), uint64(0)
-		for i, n := range r.w.page.All() {
-			if int(n) == node {
+		for i, n := range r.m.page {
+			if n == node {
 				bits |= 1 << i
 			}
-			if r.ro.peers[n].up(r.w.now) {
+			if r.peers[n].up(r.w.now) {
 				reachable |= 1 << i
 			}
 		}
 		r.f.missed(bits, reachable)
-		if r.absent++; r.absent < len(r.w.page.All()) {
+		if r.absent++; r.absent < len(r.m.page) {
 			r.poll()
 			return
 		}

@@ -55,6 +55,8 @@ type scenario struct {
 	storeAway      bool
 	// evictions of full replicas; partial ones evict in every scenario.
 	evictions bool
+	// moves: nodes leave the cluster's description and come back.
+	moves bool
 	// prompt: who is no victim answers within 100 ms, and processes run as often.
 	prompt bool
 	// noDurable: the store must not be read at all.
@@ -67,12 +69,11 @@ type world struct {
 	broken breakage
 	fail   func(format string, args ...any) // does not return
 
-	now   time.Time
-	view  *cluster.View
-	shard layout.Shard
-	hash  layout.Hash
-	page  cluster.Replicas
-	sets  map[uint64]*cluster.Replicas // of extents
+	now     time.Time
+	views   []*membership
+	current int // of views: what processes learn, each at a step of its own
+	shard   layout.Shard
+	hash    layout.Hash
 
 	store   modelStore
 	nodes   []*modelNode
@@ -104,15 +105,12 @@ func newWorld(c chooser, s scenario, broken breakage, fail func(string, ...any))
 		d.Nodes = append(d.Nodes, cluster.Node{Name: name, Addr: name + ":1", Roles: cluster.Data | cluster.Metadata, Weight: 1})
 	}
 	d.Nodes = append(d.Nodes, cluster.Node{Name: "p", Addr: "p:1", Roles: cluster.Data, Weight: 1, Partial: true})
-	view, err := cluster.NewView(d)
-	if err != nil {
-		panic(err)
-	}
-	w := &world{chooser: c, scenario: s, broken: broken, fail: fail, now: t0, view: view,
-		shard: layout.Shard{Stream: "model", Number: 7}, sets: map[uint64]*cluster.Replicas{}}
+	w := &world{chooser: c, scenario: s, broken: broken, fail: fail, now: t0, shard: layout.Shard{Stream: "model", Number: 7}}
 	w.hash = w.shard.Hash(modelIncarnation)
-	view.Page(layout.StreamHash(w.shard.Stream), w.shard.Page(), &w.page)
-	for i := range view.Nodes {
+	for without := -1; without < 4 && (without < 0 || s.moves); without++ {
+		w.views = append(w.views, newMembership(w, d, without))
+	}
+	for i := range d.Nodes {
 		w.nodes = append(w.nodes, &modelNode{w: w, number: i, epoch: 1, extents: map[uint64]*modelSlot{}})
 	}
 	w.granted = make([]ballot, len(w.nodes))
@@ -125,17 +123,6 @@ func newWorld(c chooser, s scenario, broken breakage, fail func(string, ...any))
 		}
 	}
 	return w
-}
-
-// extent returns the replica set of an extent.
-func (w *world) extent(number uint64) *cluster.Replicas {
-	r := w.sets[number]
-	if r == nil {
-		r = new(cluster.Replicas)
-		w.view.Extent(w.hash, number, r)
-		w.sets[number] = r
-	}
-	return r
 }
 
 // modelStore is the durable log. Only its end can be appended to.
@@ -279,7 +266,7 @@ func (w *world) run(age time.Duration) {
 
 // trouble breaks or mends something that the scenario allows.
 func (w *world) trouble() {
-	switch kind := w.choose(16, "trouble"); {
+	switch kind := w.choose(17, "trouble"); {
 	case kind < 10 && w.rolling:
 		if w.nodes[w.victim].suffer(kind); kind < mends {
 			w.pass(modelRepaired)
@@ -297,6 +284,8 @@ func (w *world) trouble() {
 		w.open(1)
 	case kind == 15 && w.storeAway:
 		w.store.away = !w.store.away
+	case kind == 16 && w.moves:
+		w.current = w.choose(len(w.views), "view")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 // two of its steps.
 type modelWriter struct {
 	w     *world
+	m     *membership
 	ended string // why it writes no more; empty: it lives
 
 	phase    phase
@@ -64,7 +65,7 @@ type modelCall struct {
 type piece struct {
 	chunk  uint64
 	prefix []byte // the chunk from its start
-	nodes  []uint16
+	nodes  []int
 	full   int // of nodes
 	votes  []vote
 }
@@ -91,7 +92,7 @@ type missedPut struct {
 func newModelWriter(w *world) *modelWriter {
 	n := len(w.nodes)
 	w.sequences++
-	return &modelWriter{w: w, calls: map[int]*modelCall{}, voted: make([]vote, n), held: make([]heldPart, n),
+	return &modelWriter{w: w, m: w.views[w.current], calls: map[int]*modelCall{}, voted: make([]vote, n), held: make([]heldPart, n),
 		epochs: make([]int, n), suspended: make([]time.Time, n), ballot: ballot{nonce: w.sequences}, wall: 1000 * w.choose(4, "wall clock")}
 }
 
@@ -127,7 +128,7 @@ func (x *modelWriter) step() {
 		x.end = len(w.store.log)
 		x.ask(phaseAsk, leaseRequest{})
 	case phaseAsk:
-		if x.count(yes) >= w.view.MetadataQuorum || late || x.count(pending) == 0 {
+		if x.count(yes) >= x.m.MetadataQuorum || late || x.count(pending) == 0 {
 			x.ballot.sequence = x.highest.sequence + 1
 			x.ask(phaseAcquire, leaseRequest{x.ballot})
 		}
@@ -135,7 +136,7 @@ func (x *modelWriter) step() {
 		switch {
 		case x.count(no) > 0 && x.ballot.less(x.highest):
 			x.ask(phaseAsk, leaseRequest{})
-		case x.count(yes) >= w.view.MetadataQuorum || late || x.count(pending) == 0:
+		case x.count(yes) >= x.m.MetadataQuorum || late || x.count(pending) == 0:
 			x.refill()
 		}
 	case phasePut:
@@ -148,7 +149,7 @@ func (x *modelWriter) step() {
 			x.publish()
 		}
 	case phasePublish:
-		if x.count(yes) >= min(w.view.MetadataQuorum, max(1, x.live(w.page.All()))) || late || x.count(pending) == 0 {
+		if x.count(yes) >= min(x.m.MetadataQuorum, max(1, x.live(x.m.page))) || late || x.count(pending) == 0 {
 			if w.broken == publishBeforePut {
 				for i := range x.pieces {
 					x.sendPiece(i)
@@ -157,6 +158,9 @@ func (x *modelWriter) step() {
 			x.idle()
 		}
 	case phaseIdle:
+		if m := w.next(x.m); m != x.m {
+			x.adopt(m)
+		}
 		if !w.now.Before(x.beatAt) {
 			x.beat()
 			return
@@ -232,8 +236,8 @@ func (x *modelWriter) round(from int, log []byte) {
 	x.pieces = nil
 	for chunk := from / modelChunk; chunk*modelChunk < len(log); chunk++ {
 		p := piece{chunk: uint64(chunk), prefix: bytes.Clone(log[chunk*modelChunk : min(len(log), (chunk+1)*modelChunk)])}
-		r := x.w.extent(p.chunk * modelChunk / modelExtent)
-		p.nodes, p.full = r.All(), len(r.Full())
+		r := x.m.of(p.chunk * modelChunk / modelExtent)
+		p.nodes, p.full = r.all, r.full
 		p.votes = make([]vote, len(p.nodes))
 		x.pieces = append(x.pieces, p)
 	}
@@ -253,7 +257,7 @@ func (x *modelWriter) sendPiece(i int) {
 		if h := x.held[node]; h.chunk == x.pieces[i].chunk {
 			from = min(h.n, len(x.pieces[i].prefix)-1)
 		}
-		x.pieces[i].votes[j] = x.sendPut(i, int(node), x.pieces[i].chunk, x.pieces[i].prefix, from)
+		x.pieces[i].votes[j] = x.sendPut(i, node, x.pieces[i].chunk, x.pieces[i].prefix, from)
 	}
 }
 
@@ -276,8 +280,8 @@ func (x *modelWriter) put(late bool) (done, ok bool) {
 		for j, node := range p.nodes {
 			if late && p.votes[j] == pending {
 				p.votes[j] = no
-				x.suspend(int(node))
-				x.miss(int(node), p.chunk)
+				x.suspend(node)
+				x.miss(node, p.chunk)
 			}
 		}
 		got, open := 0, 0
@@ -289,7 +293,7 @@ func (x *modelWriter) put(late bool) (done, ok bool) {
 				open++
 			}
 		}
-		if got >= max(1, min(x.w.view.Quorum, x.live(p.nodes[:p.full]))) {
+		if got >= max(1, min(x.m.Quorum, x.live(p.nodes[:p.full]))) {
 			ok = true
 			continue
 		}
@@ -302,7 +306,7 @@ func (x *modelWriter) put(late bool) (done, ok bool) {
 }
 
 // live counts the nodes that are not suspended.
-func (x *modelWriter) live(nodes []uint16) (n int) {
+func (x *modelWriter) live(nodes []int) (n int) {
 	for _, node := range nodes {
 		if !x.w.now.Before(x.suspended[node]) {
 			n++
@@ -334,18 +338,18 @@ func (x *modelWriter) publish() {
 func (x *modelWriter) ask(next phase, body any) {
 	x.phase, x.deadline = next, x.w.now.Add(modelCacheTimeout)
 	clear(x.voted)
-	for _, node := range x.w.page.All() {
+	for _, node := range x.m.page {
 		if x.w.now.Before(x.suspended[node]) {
 			x.voted[node] = no
 			continue
 		}
 		x.voted[node] = pending
-		x.calls[x.w.send(x, int(node), body)] = &modelCall{node: int(node), piece: -1, end: int(next)}
+		x.calls[x.w.send(x, node, body)] = &modelCall{node: node, piece: -1, end: int(next)}
 	}
 }
 
 func (x *modelWriter) count(v vote) (n int) {
-	for _, node := range x.w.page.All() {
+	for _, node := range x.m.page {
 		if x.voted[node] == v {
 			n++
 		}
@@ -416,7 +420,7 @@ func (x *modelWriter) decide(c *modelCall, v vote) {
 		return
 	}
 	p := &x.pieces[c.piece]
-	if j := slices.Index(p.nodes, uint16(c.node)); p.votes[j] == pending {
+	if j := slices.Index(p.nodes, c.node); j >= 0 && p.votes[j] == pending {
 		p.votes[j] = v
 	}
 }
@@ -446,12 +450,28 @@ func (x *modelWriter) miss(node int, chunk uint64) {
 func (x *modelWriter) life(node, epoch int) {
 	if was := x.epochs[node]; was != 0 && was != epoch {
 		for chunk := 0; chunk*modelChunk < x.end; chunk++ {
-			if slices.Contains(x.w.extent(uint64(chunk*modelChunk/modelExtent)).All(), uint16(node)) {
+			if slices.Contains(x.m.of(uint64(chunk*modelChunk/modelExtent)).all, node) {
 				x.miss(node, uint64(chunk))
 			}
 		}
 	}
 	x.epochs[node] = epoch
+}
+
+// adopt makes another View the writer's: who holds something from now on lacks it.
+func (x *modelWriter) adopt(m *membership) {
+	old := x.m
+	x.m = m
+	for chunk := 0; chunk*modelChunk < x.end; chunk++ {
+		extent := uint64(chunk * modelChunk / modelExtent)
+		for _, node := range m.of(extent).all {
+			if !slices.Contains(old.of(extent).all, node) {
+				x.miss(node, uint64(chunk))
+			}
+		}
+	}
+	clear(x.held)
+	x.beatAt = x.w.now // the page may have moved, too
 }
 
 // repair puts one chunk that a node has missed, from the durable bytes.

@@ -129,23 +129,19 @@ func newSite(t testing.TB, c siteConfig) *site {
 	return s
 }
 
-// nextPort is where the search for a free port goes on. Ports below those that the
-// kernel gives to whoever asks for any: a node that is down must find its own free
-// when it comes back.
-var nextPort atomic.Uint32
-
-// freeAddr is an address of this host that nobody listens at.
+// freeAddr is an address of this host that nobody listens at. Its port is below those
+// that the kernel gives to whoever asks for any: a node that is down must find its
+// own free when it comes back.
 func freeAddr(t testing.TB, host string) string {
-	const first, ports = 15_000, 15_000
-	for range ports {
-		n := (nextPort.Add(1) + uint32(os.Getpid())*101) % ports
-		addr := fmt.Sprintf("%s:%d", host, first+n)
+	const first, ports, most = 15_000, 15_000, 1000
+	for range most {
+		addr := fmt.Sprintf("%s:%d", host, first+rand.IntN(ports))
 		if l, err := net.Listen("tcp", addr); err == nil {
 			l.Close()
 			return addr
 		}
 	}
-	t.Fatal("no free port")
+	t.Fatalf("no free port in %d tries", most)
 	return ""
 }
 

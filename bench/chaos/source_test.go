@@ -54,14 +54,19 @@ func (s *site) observed(addr func(i int) string) cluster.Source {
 	return o.source
 }
 
-// leave takes a node out of the cluster's description; join puts it back. Each
-// observer learns of it at another moment.
-func (s *site) leave(i int) { s.member(i, true) }
+// leave takes a node out of the cluster's description; join puts it back.
+func (s *site) leave(i int) {
+	s.gone[i] = true
+	s.describe()
+}
 
-func (s *site) join(i int) { s.member(i, false) }
+func (s *site) join(i int) {
+	s.gone[i] = false
+	s.describe()
+}
 
-func (s *site) member(i int, gone bool) {
-	s.gone[i] = gone
+// describe tells each observer what the cluster is now, one after the other.
+func (s *site) describe() {
 	for _, o := range s.observers {
 		o.set(s.t, s.described(o.addr))
 		<-time.After(20 * time.Millisecond)

@@ -101,7 +101,8 @@ func TestRealChaosClockSetBack(t *testing.T) {
 }
 
 // TestRealChaosStoringNode: a node owns the store, takes the appends and mirrors
-// them to the others; one of those is lost and comes back.
+// them to the others. One of those is lost and comes back; then the node itself is
+// killed and comes back, and what it had acknowledged is all there.
 func TestRealChaosStoringNode(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteConfig{full: 4, ownsStore: true})
@@ -118,5 +119,12 @@ func TestRealChaosStoringNode(t *testing.T) {
 	}
 	t.Logf("report: appends through a node: the last byte of the store came %v after the replica's return", s.back(time.Now(), backLimit))
 	s.appendsSucceeded()
-	s.finish("appends through a node, a replica lost and back")
+	s.nodes[0].kill() // appends fail now, and are tried again at the same position
+	s.fault("storing node killed")
+	s.pass(time.Second)
+	s.nodes[0].start()
+	acked := s.feeds[0].acked.Load()
+	eventually(t, 15*time.Second, "appends through the node that is back", func() bool { return s.feeds[0].acked.Load() > acked })
+	t.Logf("report: appends through a node: the last byte of the store came %v after its own return", s.back(time.Now(), backLimit))
+	s.finish("appends through a node; a replica lost and back, then the node itself")
 }

@@ -56,9 +56,9 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestReplicasAreIndicesOfNodes: each key lies on nodes of its role, partial ones
+// TestReplicasAreIndicesOfNodesAndAllocateNothing: each key lies on nodes of its role, partial ones
 // last, and every node that has a role holds something.
-func TestReplicasAreIndicesOfNodes(t *testing.T) {
+func TestReplicasAreIndicesOfNodesAndAllocateNothing(t *testing.T) {
 	v, err := NewView(seven())
 	if err != nil {
 		t.Fatal(err)

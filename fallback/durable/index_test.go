@@ -132,6 +132,41 @@ func TestRealFollowWithoutListing(t *testing.T) {
 	t.Logf("report: %d listings over %d roll-overs", *listings, l.Stats().Rolls+133)
 }
 
+// A segment that cannot be looked at is not one that retention has removed: a reader
+// must not be told that its position is gone for good.
+func TestRealUnreadableIsNotRemoved(t *testing.T) {
+	root := t.TempDir()
+	w := openDir(t, root, Options{SegmentBytes: 100, Policy: Never})
+	l := openLog(t, w, "s/0000")
+	var pos uint64
+	for range 5 {
+		pos = mustAppend(t, l, pos, 100)
+	}
+	r := openDir(t, root, Options{ReadOnly: true})
+	checkRange(t, r, "s/0000", 0, pos)
+	names, err := osFS{}.Names(root + "/s/0000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := root + "/s/0000/" + parseSegments(names)[0].name
+	if err := errors.Join(os.Rename(first, root+"/aside"), os.Symlink(first, first)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(first); !errors.Is(err, syscall.ELOOP) {
+		t.Fatalf("%v, want an error that is not that of a file that is gone", err)
+	}
+	if info, err := r.Stat(ctxOf(t), "s/0000"); err != nil || info.First != 0 || info.Length != pos {
+		t.Errorf("%+v, %v; want 0 first of %d", info, err, pos)
+	}
+	if _, err := r.ReadAt(ctxOf(t), "s/0000", 0, make([]byte, 10)); err == nil || errors.Is(err, wire.ErrOutOfRetention) {
+		t.Errorf("read of what cannot be read: %v", err)
+	}
+	if err := errors.Join(os.Remove(first), os.Rename(root+"/aside", first)); err != nil {
+		t.Fatal(err)
+	}
+	checkRange(t, r, "s/0000", 0, pos)
+}
+
 // A store without an index, and one whose index an older writer has not kept, is
 // read by listing. A writer that opens it makes an index.
 func TestRealStoreWithoutIndex(t *testing.T) {

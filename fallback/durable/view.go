@@ -107,11 +107,17 @@ func (v *view) now(id dirID) {
 // extend returns segments without those that retention has removed, and with those
 // that the index has behind the last one. nil: the index does not tell.
 func (v *view) extend(old []segment) (segs []segment, changed bool) {
-	gone := 0
-	for gone < len(old) && !v.there(old[gone]) {
-		gone++
+	gone, removed := 0, true
+	for ; gone < len(old); gone++ {
+		var known bool
+		if removed, known = v.removed(old[gone]); !known {
+			return nil, false
+		}
+		if !removed {
+			break
+		}
 	}
-	if gone == len(old) {
+	if removed {
 		return nil, false
 	}
 	index, err := os.Open(filepath.Join(v.path, indexName))
@@ -128,10 +134,13 @@ func (v *view) extend(old []segment) (segs []segment, changed bool) {
 	return segs, gone+len(more) > 0
 }
 
-// there reports whether a segment's file has not been removed.
-func (v *view) there(s segment) bool {
-	_, err := os.Stat(filepath.Join(v.path, s.name))
-	return err == nil
+// removed reports whether a segment's file has been removed. known is false when it
+// cannot be looked at: who takes that for removed tells readers that their position
+// is gone for good.
+func (v *view) removed(s segment) (removed, known bool) {
+	_, err := os.Lstat(filepath.Join(v.path, s.name))
+	removed = errors.Is(err, fs.ErrNotExist)
+	return removed, removed || err == nil
 }
 
 func statDir(path string) (dirID, error) {

@@ -15,7 +15,7 @@ import (
 
 // Options of a Source. The zero value is usable.
 type Options struct {
-	// Settle is how long the file must rest after a change before it is read, as it
+	// Settle is how long the file must rest after a change before it is taken, as it
 	// may be written in several steps; 10 times as long at most. 100 ms.
 	Settle time.Duration
 	// Poll is how often the file is looked at when no change was noticed: network file
@@ -143,7 +143,14 @@ func (s *Source) run(w *watch) {
 			since = time.Time{}
 			s.follow(w)
 		case <-poll.C:
-			s.follow(w)
+			switch {
+			case !since.IsZero(): // it is about to be read
+			case s.same():
+				s.follow(w)
+			default: // a change that nobody told of; it may be going on
+				since = time.Now()
+				settled.Reset(s.options.Settle)
+			}
 		}
 	}
 }
@@ -163,6 +170,12 @@ func (s *Source) follow(w *watch) {
 		s.trouble = err.Error()
 		s.log.Error("cluster file is not taken, all stays as it was", "path", s.path, "err", err)
 	}
+}
+
+// same says whether the file has the content of the current one.
+func (s *Source) same() bool {
+	data, err := read(s.path)
+	return err == nil && bytes.Equal(data, s.data)
 }
 
 // reload makes the file's content the current one.

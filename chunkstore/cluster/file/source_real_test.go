@@ -303,6 +303,30 @@ func TestRealPollingAloneFollows(t *testing.T) {
 	}
 }
 
+// TestRealPollingWaitsForTheWholeFile: half of a file may be a right one, of fewer
+// nodes, and is not taken, whenever the poll looks.
+func TestRealPollingWaitsForTheWholeFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	write(t, path, nodesFile(3))
+	s, err := load(path, Options{Poll: time.Millisecond, Settle: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.run(nil)
+	defer s.Close()
+	_, changed := s.View()
+	write(t, path, nodesFile(1))
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for range 20 { // it is looked at meanwhile
+		<-tick.C
+	}
+	write(t, path, nodesFile(5))
+	if v, _ := next(t, s, changed, "five nodes"); len(v.Nodes) != 5 {
+		t.Errorf("%d nodes", len(v.Nodes))
+	}
+}
+
 // TestRealSettingsOfANodeWakeNobody: readers and writers do not use them.
 func TestRealSettingsOfANodeWakeNobody(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
