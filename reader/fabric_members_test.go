@@ -1,13 +1,16 @@
 package reader
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/chunkstore/cluster"
+	"github.com/rmatail/rmatail/fallback/wire"
 )
 
 // TestFabricPlacementMoves: nodes join and leave while bytes flow and Readers are in
@@ -99,6 +102,61 @@ func TestFabricMembers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRealLeavingNodeEndsItsReads: a node leaves while a read of it is on its way,
+// and the read ends as it would have.
+func TestRealLeavingNodeEndsItsReads(t *testing.T) {
+	n := startFake(t, nil)
+	c := openFake(t, n, Config{})
+	p := c.only()
+	via := p.paths(time.Now())[0]
+	b, err := via.newBatch(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Release()
+	b.Add(0, 64)
+	p.leave()
+	if err := settle(b, time.Now().Add(5*time.Second)); err != nil {
+		t.Errorf("a read at the moment of leaving: %v", err)
+	}
+	until(t, "the node to be let go", func() bool { return p.client.Load() == nil })
+}
+
+// TestRealStoreOfTheCluster: durable reads go to the node that the cluster names and to no
+// other, or, when it names none, to any that has a store.
+func TestRealStoreOfTheCluster(t *testing.T) {
+	durable := func(n *fakeNode, _ *chunkstore.Arena) { n.hello.Features = wire.FeatureDurable }
+	plain, first, second := startFake(t, nil), startFake(t, durable), startFake(t, durable)
+	for name, want := range map[string]*fakeNode{"": first, "b": first, "c": second, "a": plain, "d": nil} {
+		d := cluster.Description{Store: cluster.Store{Node: name}}
+		for i, n := range []*fakeNode{plain, first, second} {
+			d.Nodes = append(d.Nodes, cluster.Node{Name: string(rune('a' + i)), Addr: n.addr, Roles: cluster.Data | cluster.Metadata, Weight: 1})
+		}
+		if name == "d" { // known, and away
+			d.Nodes = append(d.Nodes, cluster.Node{Name: "d", Addr: "127.0.0.1:1", Roles: cluster.Data | cluster.Metadata, Weight: 1})
+		}
+		source, err := cluster.NewFixed(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Open(t.Context(), Config{Cluster: source})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := [3]int64{plain.asked.Load(), first.asked.Load(), second.asked.Load()}
+		_, err = c.Stat(t.Context(), "x/0000")
+		c.Close()
+		for i, n := range []*fakeNode{plain, first, second} {
+			if asked := n.asked.Load() > before[i]; asked != (n == want) {
+				t.Errorf("store at %q: node %d asked %v, %v", name, i, asked, err)
+			}
+		}
+		if want == nil && !errors.Is(err, errNoStore) {
+			t.Errorf("store at %q, which is away: %v", name, err)
+		}
+	}
 }
 
 // TestFabricDialsOfAJoinAreSpread over dialSpread, and those of Open are not.

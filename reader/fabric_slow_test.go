@@ -7,6 +7,21 @@ import (
 	"time"
 )
 
+// stalledMost is how many deliveries may be late because a node was found to be slow:
+// those of two hedge delays, one for a length and one for bytes, at 2 ms each, and
+// something for chance.
+const stalledMost = 60
+
+// stalled returns how many deliveries took much longer than the next poll.
+func stalled(d []time.Duration) (n int) {
+	for _, took := range d {
+		if took > 10*time.Millisecond {
+			n++
+		}
+	}
+	return n
+}
+
 // TestFabricSlowReplica: one replica of three answers after 200 ms. A second one is
 // asked after the hedge delay, and the slow one is then left alone, so that few
 // deliveries are late, and none later than the delay allows.
@@ -35,8 +50,8 @@ func TestFabricSlowReplica(t *testing.T) {
 				if most := 2*s.c.cfg.HedgeDelay + 10*time.Millisecond; percentile(d, 100) > most {
 					t.Errorf("delivered after %v, want at most %v", percentile(d, 100), most)
 				}
-				if p95 := percentile(d, 95); p95 > 10*time.Millisecond {
-					t.Errorf("p95 of delivery %v", p95)
+				if n := stalled(d); n > stalledMost {
+					t.Errorf("%d of %d deliveries were late", n, len(d))
 				}
 				t.Logf("p50 %v p95 %v p99 %v max %v, %d hedges, %d won", percentile(d, 50), percentile(d, 95), percentile(d, 99), percentile(d, 100), st.Hedges, st.HedgeWins)
 				<-time.After(time.Second) // the losers are taken back
@@ -76,8 +91,8 @@ func TestFabricFrozenReplica(t *testing.T) {
 		if frozen.Failures["tcp"] == 0 || frozen.Retries["deadline"] == 0 || s.store.reads != 0 {
 			t.Errorf("%d durable reads, %+v", s.store.reads, frozen)
 		}
-		if most := 2*s.c.cfg.HedgeDelay + 10*time.Millisecond; percentile(d, 100) > most || percentile(d, 95) > 10*time.Millisecond {
-			t.Errorf("p95 %v, max %v, want at most %v", percentile(d, 95), percentile(d, 100), most)
+		if most := 2*s.c.cfg.HedgeDelay + 10*time.Millisecond; percentile(d, 100) > most || stalled(d) > stalledMost {
+			t.Errorf("%d of %d late, max %v, want at most %v", stalled(d), len(d), percentile(d, 100), most)
 		}
 		if got := st.Peers[1].Reads - frozen.Peers[1].Reads; got == 0 {
 			t.Errorf("the replica that went on is not used: %+v", st.Peers)
@@ -109,8 +124,12 @@ func TestFabricStaleReplica(t *testing.T) {
 				if st.Retries["stale"] == 0 || st.Retries["hole"]+st.Retries["short"] == 0 || s.store.reads != 0 {
 					t.Errorf("%d durable reads, %+v", s.store.reads, st)
 				}
-				if percentile(d, 100) > 10*time.Millisecond {
+				if percentile(d, 100) > 20*time.Millisecond {
 					t.Errorf("delivered after %v", percentile(d, 100))
+				}
+				// It is left alone, by the poller and by the Reader, for longer and longer.
+				if n := st.Retries["hole"] + st.Retries["short"]; n > 30 || st.Retries["stale"] > 30 {
+					t.Errorf("met too often: %v", st.Retries)
 				}
 				t.Logf("p99 %v max %v, %+v", percentile(d, 99), percentile(d, 100), st.Retries)
 			})
@@ -149,5 +168,24 @@ func TestFabricStaleNeighbour(t *testing.T) {
 			t.Errorf("p90 %v, max %v", percentile(d, 90), percentile(d, 100))
 		}
 		t.Logf("p90 %v max %v, %v", percentile(d, 90), percentile(d, 100), s.c.Stats().Retries)
+	})
+}
+
+// TestFabricAllSlow: where every replica takes as long, a second one is asked only
+// until that is known.
+func TestFabricAllSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, siteNodes("a", "b", "c"), 32<<20, FromTCP, func(c *Config) { c.Prefetch = 128 << 10 })
+		defer s.c.Close()
+		s.mix(faults{slow: 1, delay: 40 * time.Millisecond}, "a", "b", "c")
+		const total = 4 << 20
+		s.append(total)
+		s.publish(0)
+		r := openAt(t, s.c, Earliest())
+		defer r.Close()
+		s.delays(r, total)
+		if st := s.c.Stats(); st.Hedges > 10 || s.store.reads != 0 || st.Reads["tcp"] < 60 {
+			t.Errorf("%d hedges in %d reads, %d durable ones", st.Hedges, st.Reads["tcp"], s.store.reads)
+		}
 	})
 }

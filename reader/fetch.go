@@ -189,16 +189,10 @@ func (r *Reader) arrive() bool {
 	if len(r.here.ro.peers) == 1 {
 		return r.await(f)
 	}
-	for {
-		until := f.posted.Add(r.c.cfg.HedgeDelay)
-		landed, err := f.await(until)
-		switch {
-		case landed:
-			return r.arrived(f, err)
-		case f.posted.Add(r.c.cfg.HedgeDelay) == until: // nothing new was posted
-			return r.hedge(f)
-		}
+	if landed, err := f.awaitFor(r.c.cfg.HedgeDelay); landed {
+		return r.arrived(f, err)
 	}
+	return r.hedge(f)
 }
 
 // await waits for the current flight for as long as it may take.

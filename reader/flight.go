@@ -263,6 +263,18 @@ func (f *flight) await(until time.Time) (landed bool, err error) {
 	return true, f.err
 }
 
+// awaitFor waits until the flight has landed, or what was posted last has been on its
+// way for d.
+func (f *flight) awaitFor(d time.Duration) (landed bool, err error) {
+	for {
+		posted := f.posted
+		landed, err = f.await(posted.Add(d))
+		if landed || f.posted == posted {
+			return landed, err
+		}
+	}
+}
+
 // finish waits until the flight has landed or failed.
 func (f *flight) finish() error {
 	for {

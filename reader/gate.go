@@ -96,7 +96,7 @@ func (g *gate) read(ctx context.Context, k shardKey, from, to uint64) ([]byte, e
 		if data != nil || gone {
 			g.mu.Unlock()
 			if gone {
-				return nil, fmt.Errorf("%w: position %d of %s", wire.ErrOutOfRetention, from, k.name)
+				return nil, outOfRetention(k, from)
 			}
 			return data, nil
 		}
@@ -151,27 +151,46 @@ func (g *gate) fetch(ctx context.Context, m *missing, first, from, to uint64) (d
 		return nil, ctx.Err()
 	}
 	all, err = g.readAt(ctx, m, first, to)
-	short := err == nil && uint64(len(all)) <= from-first
-	if first < from && (short || errors.Is(err, wire.ErrOutOfRetention)) { // it brought nothing of ours
-		if first = from; !short {
-			first = g.firstKept(ctx, m, from)
+	gone := errors.Is(err, wire.ErrOutOfRetention)
+	if gone {
+		g.learnFirst(ctx, m)
+	}
+	if first < from && (gone || err == nil && uint64(len(all)) <= from-first) { // it brought nothing of ours
+		if first, err = g.again(m, from, gone); err == nil {
+			all, err = g.readAt(ctx, m, first, to)
 		}
-		all, err = g.readAt(ctx, m, first, to)
 	}
 	return all[min(from-first, uint64(len(all))):], err
 }
 
-// firstKept returns where the next read begins when bytes before from have turned out
-// to be gone.
-func (g *gate) firstKept(ctx context.Context, m *missing, from uint64) uint64 {
+// learnFirst asks the store what it keeps when bytes have turned out to be gone, so
+// that those who wait for others that are need not be told one by one.
+func (g *gate) learnFirst(ctx context.Context, m *missing) {
 	i, err := g.store.Stat(ctx, m.key.name)
 	if err != nil || i.Incarnation != m.key.incarnation {
-		return from
+		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m.gone = max(m.gone, i.First)
-	return m.first(from, uint64(g.most))
+}
+
+// again returns where the second read begins that is for the bytes at from: where
+// others wait, too, if it was for want of what is gone that the first one failed.
+func (g *gate) again(m *missing, from uint64, gone bool) (first uint64, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case from < m.gone:
+		return from, outOfRetention(m.key, from)
+	case gone:
+		return m.first(from, uint64(g.most)), nil
+	}
+	return from, nil
+}
+
+func outOfRetention(k shardKey, pos uint64) error {
+	return fmt.Errorf("%w: position %d of %s", wire.ErrOutOfRetention, pos, k.name)
 }
 
 // readAt reads from a position on, at most to, or what one read-ahead takes.

@@ -29,6 +29,7 @@ type fakeNode struct {
 	conns  atomic.Int64 // that were greeted
 	hangUp atomic.Bool  // connections end right after their Hello
 	silent atomic.Bool  // no Hello is answered
+	asked  atomic.Int64 // durable questions, all refused
 }
 
 func startFake(t *testing.T, change func(*fakeNode, *chunkstore.Arena)) *fakeNode {
@@ -95,6 +96,7 @@ func (n *fakeNode) serve(conn net.Conn) {
 		case wire.OpReadArena:
 			n.read(&replies, h, payload)
 		default:
+			n.asked.Add(1)
 			replies.Error(h, wire.ErrNoStore)
 		}
 		if replies.Flush(conn) != nil || h.Op == wire.OpHello && n.hangUp.Load() {

@@ -66,7 +66,7 @@ func (r *Reader) hedge(first *flight) bool {
 	}
 	// Where all take as long, asking another one is no help.
 	usual := r.there.replicas[i].path(0).expect(now, size)
-	if landed, err := first.await(first.posted.Add(max(r.c.cfg.HedgeDelay, 2*usual))); landed {
+	if landed, err := first.awaitFor(max(r.c.cfg.HedgeDelay, 2*usual)); landed {
 		return r.arrived(first, err)
 	}
 	o := r.order(&r.there, &r.there.replicas[i], 0, first.pub, first.from, first.to, r.prefix)
