@@ -20,12 +20,15 @@ const (
 	rdmamap    = "github.com/Mellanox/rdmamap"
 	netlink    = "github.com/vishvananda/netlink"
 	gopacket   = "github.com/google/gopacket"
+	xnetbpf    = "golang.org/x/net/bpf"
 	prometheus = "github.com/prometheus/client_golang/"
 	kong       = "github.com/alecthomas/kong"
 	mpb        = "github.com/vbauerster/mpb/v8"
 	goleak     = "go.uber.org/goleak"
 	rapid      = "pgregory.net/rapid"
 	plot       = "gonum.org/v1/plot"
+	goyaml     = "github.com/goccy/go-yaml"
+	fsnotify   = "github.com/fsnotify/fsnotify"
 )
 
 // arrows lists, for each package, everything outside the standard library that
@@ -42,6 +45,7 @@ var arrows = map[string][]string{
 	"chunkstore":                  {"chunkstore/layout", xsys},
 	"chunkstore/placement":        {"chunkstore/layout"},
 	"chunkstore/cluster":          {"chunkstore/layout", "chunkstore/placement"},
+	"chunkstore/cluster/file":     {"chunkstore/layout", "chunkstore/cluster", "internal/bytesize", goyaml, fsnotify},
 	"chunkstore/server":           {"chunkstore", "chunkstore/layout", "chunkstore/cluster", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", prometheus},
 	"fallback/wire":               {},
 	"fallback/tcp":                {"fallback/wire"},
@@ -51,12 +55,16 @@ var arrows = map[string][]string{
 	"chunkstore/server/logging":   {},
 	"bench":                       {},
 	"bench/sink":                  {"bench", "producer", "fallback/durable", "fallback/wire", "chunkstore/layout", plot, xsys},
+	"bench/chaos":                 {},
 	"bench/service":               {"bench", "chunkstore/server/logging", "chunkstore", "chunkstore/server", "fallback/wire", "fallback/tcp"},
 	"cmd/rmatail/internal/advise": {},
 	"producer":                    {"fallback/wire", "fallback/durable", "chunkstore/layout", "chunkstore/cluster", prometheus},
-	"cmd/rmatail":                 {"reader", "producer", "chunkstore/server/logging", "bench/sink", "bench/service", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/advise", "cmd/rmatail/internal/follow", "internal/bytesize", kong, mpb, xsys, prometheus},
+	"cmd/rmatail":                 {"reader", "producer", "chunkstore/cluster", "chunkstore/cluster/file", "chunkstore/server/logging", "bench/sink", "bench/service", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/advise", "cmd/rmatail/internal/follow", "cmd/rmatail/internal/survey", "internal/bytesize", "cmd/rmatail/internal/doctor", "cmd/rmatail/internal/trace", "bench", kong, mpb, xsys, prometheus},
 	"cmd/rmatail/internal/demo":   {"reader", "fallback/wire", "fallback/durable", xsys},
 	"cmd/rmatail/internal/follow": {},
+	"cmd/rmatail/internal/survey": {"chunkstore/cluster", "chunkstore/layout", "fallback/wire", "fallback/tcp", "fallback/durable"},
+	"cmd/rmatail/internal/doctor": {"cgo/ibverbs", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", netlink, xsys},
+	"cmd/rmatail/internal/trace":  {"rdma/roce", gopacket, xnetbpf, xsys},
 	"scripts/lib/ring":            {},
 }
 
@@ -98,6 +106,10 @@ var bans = []ban{
 	{"producer", "rdma", "producers write through a node or a file; nothing is ever written one-sidedly"},
 	{"producer", "chunkstore", "producers reach caches over the wire or through an interface that the server implements"},
 	{"producer", "reader", "the writing side does not read its own stream back"},
+	{"chunkstore/cluster", "chunkstore/cluster/file", "where a View comes from is the program's choice: a coordination service needs no YAML"},
+	{"reader", "chunkstore/cluster/file", "a library is given a cluster.Source; the program that uses it chooses which"},
+	{"producer", "chunkstore/cluster/file", "a library is given a cluster.Source; the program that uses it chooses which"},
+	{"chunkstore/server", "chunkstore/cluster/file", "a library is given a cluster.Source; the program that uses it chooses which"},
 	{"rdma", "chunkstore/*", "transports move bytes at offsets; they do not know what the bytes mean"},
 	{"rdma", "fallback/*", "transports do not choose the next resort; the reader does"},
 	{"rdma/local", "rdma", "shared memory works on hosts without any RDMA software"},

@@ -1,5 +1,6 @@
 // Package bench has what all benchmarks of rmatail share: the description of
-// the machine that goes with every number, and quantiles.
+// the machine that goes with every number, quantiles, and claims that results are
+// held to.
 //
 // Benchmarks measure the product and are no part of it: only the command
 // imports them. The experiments are packages below this one:

@@ -23,6 +23,7 @@ type Arena struct {
 	start  time.Time
 
 	extents, pages region
+	leases         *Leases
 	counters       counters
 
 	// closed is set before Close takes all stripes: who holds a stripe and finds
@@ -69,6 +70,7 @@ func New(cfg Config) (*Arena, error) {
 		extents: region{newTable(g.ExtentSets, cfg.TTL), g.ExtentIdentity, g.ExtentSlot, layout.ExtentSize},
 		pages:   region{newTable(g.PageSets, cfg.PageTTL), g.PageIdentity, g.PageSlot, layout.PageSize},
 	}
+	a.leases = NewLeases(cfg.Leases, cfg.LeaseTTL, cfg.Clock)
 	a.header.Encode(a.mem)
 	return a, nil
 }
@@ -88,6 +90,9 @@ func (a *Arena) Epoch() uint64 { return a.header.Epoch }
 
 // Geometry returns the number of sets of both tables.
 func (a *Arena) Geometry() layout.Geometry { return a.header.Geometry }
+
+// Leases returns the leases by which Publish goes.
+func (a *Arena) Leases() *Leases { return a.leases }
 
 // Close unmaps the arena, after puts and publishes that are under way; later ones
 // return ErrClosed. Whoever reads Bytes must have stopped before. Consumers that

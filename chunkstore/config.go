@@ -58,6 +58,11 @@ type Config struct {
 	// PageTTL is how long a length page lives after its last publish, at most 366
 	// days. 0: 24 h.
 	PageTTL time.Duration
+	// Leases is how many writers' leases are remembered. 0: 65,536, about 16 MiB.
+	Leases int
+	// LeaseTTL is the time to live of a lease that is known from a publication
+	// alone, at most 366 days. 0: 10 s.
+	LeaseTTL time.Duration
 	// EvictFrom is how full a table must be, as a fraction of its ways, for Evict
 	// to drop keys past their time. 0: 0.80.
 	EvictFrom float64
@@ -74,6 +79,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.TTL < 0 || c.TTL > maxTTL || c.PageTTL < 0 || c.PageTTL > maxTTL:
 		return fmt.Errorf("%w: time to live %v of extents, %v of length pages; want 0 (default) to %v", ErrConfig, c.TTL, c.PageTTL, maxTTL)
+	case c.Leases < 0 || c.LeaseTTL < 0 || c.LeaseTTL > maxTTL:
+		return fmt.Errorf("%w: %d leases, time to live %v; want 0 (defaults) or more", ErrConfig, c.Leases, c.LeaseTTL)
 	case !(c.EvictFrom >= 0 && c.EvictFrom <= 1): // NaN too
 		return fmt.Errorf("%w: eviction from %g of the ways; want 0 (default) to 1", ErrConfig, c.EvictFrom)
 	case c.HugePages > HugePagesOn || c.MLock > MLockOn || c.Evicted > PoisonEvicted:
@@ -91,6 +98,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.PageTTL == 0 {
 		c.PageTTL = 24 * time.Hour
+	}
+	if c.Leases == 0 {
+		c.Leases = 65536
+	}
+	if c.LeaseTTL == 0 {
+		c.LeaseTTL = 10 * time.Second
 	}
 	if c.EvictFrom == 0 {
 		c.EvictFrom = 0.80

@@ -44,6 +44,14 @@
 // that is stopped in the midst of an update leaves an entry that does not check
 // until it goes on.
 //
+// # Leases
+//
+// A publication carries its writer's ballot. The node holds the highest one that
+// it has granted or seen for each shard, and refuses those below it (ErrLease): a
+// writer that a newer one has displaced learns of it at its next publication. Who
+// has no lease may publish while nobody else has one. A lease expires by the
+// node's own clock, from the receipt of what renewed it.
+//
 // The times, generations and keys that these decisions need are in ordinary Go
 // memory; the arena holds only what consumers read.
 package chunkstore

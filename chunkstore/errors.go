@@ -31,6 +31,9 @@ var (
 	// ErrBadPublication is returned when a publication has no incarnation, a shard
 	// with a bad name, or would move the end of a sealed shard.
 	ErrBadPublication = errors.New("bad publication")
+	// ErrLease is returned when a publication's ballot is below the held one, or
+	// zero while somebody holds the shard's lease.
+	ErrLease = errors.New("another writer holds the lease")
 	// ErrClosed is returned when the arena has been closed.
 	ErrClosed = errors.New("arena is closed")
 )

@@ -8,8 +8,9 @@ import (
 
 // Publish moves a shard's published end, and its heartbeat. The entry's check is
 // computed here. Within an incarnation a smaller length does not move the end
-// back, and sealed stays; another incarnation replaces the entry. Errors match
-// ErrBadPublication or ErrClosed. It does not allocate unless it returns an error.
+// back, and sealed stays; another incarnation replaces the entry. The ballot must
+// be admitted by Leases. Errors match ErrBadPublication, ErrLease or ErrClosed. It
+// does not allocate unless it returns an error, or meets a ballot that is new.
 func (a *Arena) Publish(p layout.Publication) error {
 	if n := len(p.Shard.Stream); n == 0 || n > layout.MaxStream || p.Entry.Incarnation == 0 {
 		a.counters.bad.Add(1)
@@ -25,6 +26,12 @@ func (a *Arena) Publish(p layout.Publication) error {
 	defer r.unlock(s)
 	if a.closed.Load() {
 		return ErrClosed
+	}
+	// Under the lock of the page: what was admitted under an older ballot is stored
+	// before what a newer one publishes.
+	if err := a.leases.Admit(p.Shard, p.Ballot); err != nil {
+		a.counters.poisoned.Add(1)
+		return err
 	}
 	index, ok := r.find(s, k)
 	if !ok {

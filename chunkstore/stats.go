@@ -7,7 +7,7 @@ import (
 
 type counters struct {
 	puts, deltas, duplicates, prefixMisses, conflicts, bad atomic.Uint64
-	publishes, stale, replaced                             atomic.Uint64
+	publishes, stale, replaced, poisoned                   atomic.Uint64
 }
 
 // Stats are counts since New, and the state of both tables.
@@ -21,6 +21,9 @@ type Stats struct {
 	Publishes    uint64 // accepted publications
 	Stale        uint64 // those of them with a smaller length, which did not move the end
 	Replaced     uint64 // those of them that replaced another incarnation
+	Poisoned     uint64 // publications refused as another writer holds the lease
+	Leases       int    // leases known
+	Forgotten    uint64 // leases forgotten for want of room
 	Extents      TableStats
 	Pages        TableStats
 }
@@ -39,10 +42,11 @@ type TableStats struct {
 func (a *Arena) Stats() Stats {
 	now := a.age(a.cfg.Clock())
 	c := &a.counters
+	leases, forgotten := a.leases.Count()
 	return Stats{
 		Puts: c.puts.Load(), Deltas: c.deltas.Load(), Duplicates: c.duplicates.Load(),
 		PrefixMisses: c.prefixMisses.Load(), Conflicts: c.conflicts.Load(), Bad: c.bad.Load(),
-		Publishes: c.publishes.Load(), Stale: c.stale.Load(), Replaced: c.replaced.Load(),
+		Publishes: c.publishes.Load(), Stale: c.stale.Load(), Replaced: c.replaced.Load(), Poisoned: c.poisoned.Load(), Leases: leases, Forgotten: forgotten,
 		Extents: a.extents.stats(now), Pages: a.pages.stats(now),
 	}
 }

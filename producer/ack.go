@@ -19,6 +19,10 @@ type Ack struct {
 	n   uint32 // its bytes
 }
 
+// Shard returns the shard that the record is in, once Done is closed: an Appender
+// of several shards decides late. It is zero if the record was never on its way.
+func (k Ack) Shard() layout.Shard { return k.b.shard }
+
 // Done is closed when the record is durable and was offered to the cache, or
 // when it is known that it will not be.
 func (k Ack) Done() <-chan struct{} { return k.b.done }
@@ -42,7 +46,7 @@ func (k Ack) Wait(ctx context.Context) (pos uint64, err error) {
 	case <-k.b.done:
 		return k.result()
 	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: record of %d bytes to %v, still queued or on its way: %w", durable.ErrUnknownOutcome, k.n, k.b.shard, ctx.Err())
+		return 0, fmt.Errorf("%w: record of %d bytes to %v, still queued or on its way: %w", durable.ErrUnknownOutcome, k.n, k.b.name, ctx.Err())
 	}
 }
 
@@ -55,16 +59,17 @@ func (k Ack) result() (pos uint64, err error) {
 
 // batch is a whole number of records that become durable together, or not.
 type batch struct {
-	shard layout.Shard
-	at    uint64    // where it has to go; wire.NoOffset: at the end
-	buf   []byte    // the records, back to back; the queue's again once resolved
-	n     int       // records
-	born  time.Time // when the first record came
+	name string    // of the queue, for errors
+	at   uint64    // where it has to go; wire.NoOffset: at the end
+	buf  []byte    // the records, back to back; the queue's again once resolved
+	n    int       // records
+	born time.Time // when the first record came
 
-	// base and err are written before done is closed, and do not change then.
-	base uint64
-	err  error
-	done chan struct{}
+	// These are written before done is closed, and do not change then.
+	shard layout.Shard
+	base  uint64
+	err   error
+	done  chan struct{}
 }
 
 // takes reports whether a record of n bytes that has to go to off may join.
@@ -78,7 +83,7 @@ func (b *batch) takes(off uint64, n int, l Limits) bool {
 	return off == b.at+uint64(len(b.buf))
 }
 
-func (b *batch) resolve(base uint64, err error) {
-	b.base, b.err = base, err
+func (b *batch) resolve(shard layout.Shard, base uint64, err error) {
+	b.shard, b.base, b.err = shard, base, err
 	close(b.done)
 }

@@ -11,21 +11,26 @@ import (
 	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
-	"github.com/rmatail/rmatail/fallback/wire"
 )
 
 // arenaCache puts into a real arena, in the protocol's words.
 type arenaCache struct{ *chunkstore.Arena }
 
-func (c arenaCache) Put(_ context.Context, p layout.Put) error {
+func (c arenaCache) Put(_ layout.Shard, puts []layout.Put, errs []error) {
+	for i, p := range puts {
+		errs[i] = c.put(p)
+	}
+}
+
+func (c arenaCache) put(p layout.Put) error {
 	err := c.Arena.Put(p)
 	if errors.Is(err, chunkstore.ErrPrefix) {
-		return &wire.Error{Status: wire.StatusNeedPrefix}
+		if whole, ok := p.FromStart(); ok {
+			err = c.Arena.Put(whole)
+		}
 	}
 	return err
 }
-
-func (c arenaCache) Publish(_ context.Context, p layout.Publication) error { return c.Arena.Publish(p) }
 
 func newArena(t testing.TB, bytes uint64) arenaCache {
 	t.Helper()
@@ -100,7 +105,7 @@ func TestRandomBatches(t *testing.T) {
 		}
 		hash = testShard.Hash(log.Info().Incarnation)
 		a, err := Open(t.Context(), Config{
-			Shard: testShard, Log: log, Cache: arena, CacheTimeout: -1,
+			Shard: testShard, Log: log, Cache: arena,
 			ReadTail: func(ctx context.Context, pos uint64, p []byte) (int, error) {
 				return dir.ReadAt(ctx, testShard.String(), pos, p)
 			},
@@ -157,7 +162,7 @@ func (l *nullLog) Seal() error                 { return nil }
 func (l *nullLog) Close() error                { return nil }
 
 func newBenchAppender(t testing.TB) *Appender {
-	a, err := Open(t.Context(), Config{Shard: testShard, Log: &nullLog{info: durable.Info{Incarnation: 1}}, Cache: newArena(t, 8<<20), CacheTimeout: -1})
+	a, err := Open(t.Context(), Config{Shard: testShard, Log: &nullLog{info: durable.Info{Incarnation: 1}}, Cache: newArena(t, 8<<20)})
 	if err != nil {
 		t.Fatal(err)
 	}

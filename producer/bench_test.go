@@ -103,7 +103,7 @@ func BenchmarkClosedLoop(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				a, err := Open(b.Context(), Config{Shard: testShard, Log: log, Cache: newArena(b, 64<<20), CacheTimeout: -1, Limits: Limits{Linger: linger}})
+				a, err := Open(b.Context(), Config{Shard: testShard, Log: log, Cache: newArena(b, 64<<20), Limits: Limits{Linger: linger}})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -132,5 +132,38 @@ func BenchmarkClosedLoop(b *testing.B) {
 				a.Close(context.Background())
 			})
 		}
+	}
+}
+
+// BenchmarkQueue appends to a log that takes no time: what a record costs beside
+// the sink, with producers that never wait for an Ack.
+func BenchmarkQueue(b *testing.B) {
+	for _, producers := range []int{1, 8, 64} {
+		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {
+			a, err := Open(b.Context(), Config{Shard: testShard, Log: &nullLog{info: durable.Info{Incarnation: 1}}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			record := make([]byte, 200)
+			b.ReportAllocs()
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for i := range producers {
+				wg.Go(func() {
+					for n := i; n < b.N; n += producers {
+						if _, err := a.Append(context.Background(), record); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if err := a.Close(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+			s := a.Stats()
+			b.ReportMetric(float64(s.Records)/float64(s.Batches), "records/batch")
+		})
 	}
 }

@@ -22,7 +22,9 @@ const MaxRecord = 1 << 20
 type Limits struct {
 	// QueueRecords and QueueBytes are what may wait for the sink, 1,024 records and
 	// 4 MiB, whichever comes first. A record that is larger than the whole queue
-	// waits alone. The batch on its way comes on top.
+	// waits alone. The batch on its way comes on top, one for each shard. At most
+	// twice QueueBytes are kept alive for what waits, and twice BatchBytes for each
+	// batch on its way, however long the sink hangs.
 	QueueRecords, QueueBytes int
 	// BatchRecords and BatchBytes end a batch, 64 records and 256 KiB. A longer
 	// record is a batch of its own. BatchBytes is at most 1 MiB.
@@ -67,29 +69,38 @@ type Log interface {
 	Close() error
 }
 
-// Cache takes the recent bytes of a shard: a chunkstore.Arena, or a RemoteCache
-// for a node elsewhere. Data is borrowed until the call returns.
+// Cache takes the recent bytes of shards: a ReplicaCache. Its methods may be
+// called at once, and return within a bound of its own, as nothing else bounds
+// what it adds to an append.
 type Cache interface {
-	// Put stores a piece of a chunk. An error that matches wire.ErrNeedPrefix
-	// asks for the chunk from its start.
-	Put(ctx context.Context, p layout.Put) error
-	// Publish moves the shard's published end.
-	Publish(ctx context.Context, p layout.Publication) error
+	// Put stores pieces of chunks of one shard, in any order. errs has the length
+	// of puts, is nil everywhere, and receives the error of each that was not
+	// taken. The bytes of puts are borrowed until the call returns.
+	Put(shard layout.Shard, puts []layout.Put, errs []error)
+	// Publish moves the shard's published end. An error that matches wire.ErrLease
+	// says that another writer's ballot is in the way.
+	Publish(p layout.Publication) error
 }
 
-// batchCache is a Cache that takes many pieces at once, in any order, and
-// reports an error for each: a remote one saves a round trip a chunk.
-type batchCache interface {
-	PutAll(ctx context.Context, puts []layout.Put, errs []error)
-}
-
-// Config says where the bytes of one shard go.
-type Config struct {
+// Target is one shard and its durable store.
+type Target struct {
 	Shard layout.Shard
 	Log   Log
 	// ReadTail reads the durable bytes of this shard at a position, as
 	// durable.Dir.ReadAt does. Needed when the log is not empty.
 	ReadTail func(ctx context.Context, pos uint64, p []byte) (int, error)
+}
+
+// Config says where the bytes go.
+type Config struct {
+	// Shard, Log and ReadTail are the first Target, usually the only one.
+	Shard    layout.Shard
+	Log      Log
+	ReadTail func(ctx context.Context, pos uint64, p []byte) (int, error)
+	// More are further shards for the same records: each batch goes to whichever
+	// is free, so that a sink that takes several writes at once is kept busy, and a
+	// slow one holds up nobody else. Order is within each shard alone.
+	More []Target
 	// Cache is where the recent bytes are mirrored. nil: nowhere.
 	Cache Cache
 	// Policy is what becomes of a record when the queue is full. Block.
@@ -105,9 +116,6 @@ type Config struct {
 	WaitForSpace time.Duration
 	// Heartbeat is how often an idle Appender publishes again. 1 s.
 	Heartbeat time.Duration
-	// CacheTimeout bounds what the cache may add to one batch. 1 s. Negative:
-	// no bound, for a cache in this process, which never waits.
-	CacheTimeout time.Duration
 
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: no metrics
@@ -117,20 +125,45 @@ type Config struct {
 func (c Config) withDefaults() (Config, error) {
 	c.Heartbeat = cmp.Or(c.Heartbeat, time.Second)
 	c.Limits = c.Limits.withDefaults()
-	c.CacheTimeout = cmp.Or(c.CacheTimeout, time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
+	shards := map[layout.Shard]bool{}
+	for _, t := range c.targets() {
+		switch {
+		case t.Shard.Stream == "":
+			return c, fmt.Errorf("%w: no shard is set", ErrConfig)
+		case t.Log == nil:
+			return c, fmt.Errorf("%w: shard %v has no durable log", ErrConfig, t.Shard)
+		case shards[t.Shard]:
+			return c, fmt.Errorf("%w: shard %v twice", ErrConfig, t.Shard)
+		}
+		shards[t.Shard] = true
+	}
 	switch {
-	case c.Shard.Stream == "":
-		return c, fmt.Errorf("%w: no shard is set", ErrConfig)
-	case c.Log == nil:
-		return c, fmt.Errorf("%w: shard %v has no durable log", ErrConfig, c.Shard)
 	case c.Heartbeat < 0:
 		return c, fmt.Errorf("%w: heartbeat every %v", ErrConfig, c.Heartbeat)
 	case c.Policy < Block || c.Policy > DropOldest:
 		return c, fmt.Errorf("%w: queue policy %d, want Block, DropNewest or DropOldest", ErrConfig, int(c.Policy))
 	}
 	return c, c.Limits.validate()
+}
+
+func (c Config) targets() []Target {
+	return append([]Target{{c.Shard, c.Log, c.ReadTail}}, c.More...)
+}
+
+// of is the configuration of what writes one of the shards.
+func (c Config) of(t Target) Config {
+	c.Shard, c.Log, c.ReadTail, c.More = t.Shard, t.Log, t.ReadTail, nil
+	return c
+}
+
+// name is what errors call the queue.
+func (c Config) name() string {
+	if len(c.More) == 0 {
+		return c.Shard.String()
+	}
+	return fmt.Sprintf("%v and %d more", c.Shard, len(c.More))
 }

@@ -3,6 +3,7 @@ package producer
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -128,6 +129,7 @@ type fakeCache struct {
 		sync.Mutex
 		chunks map[uint64][]byte
 		entry  layout.Entry
+		ballot layout.Ballot
 		// fail, if set, decides about a put (of that chunk) or publish (chunk ^0).
 		fail func(chunk uint64) error
 	}
@@ -141,7 +143,16 @@ func newFakeCache(t testing.TB, tr *trace) *fakeCache {
 	return c
 }
 
-func (c *fakeCache) Put(ctx context.Context, p layout.Put) error {
+func (c *fakeCache) Put(_ layout.Shard, puts []layout.Put, errs []error) {
+	for i, p := range puts {
+		errs[i] = c.put(p)
+		if whole, ok := p.FromStart(); ok && errors.Is(errs[i], wire.ErrNeedPrefix) {
+			errs[i] = c.put(whole)
+		}
+	}
+}
+
+func (c *fakeCache) put(p layout.Put) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.fail != nil {
@@ -149,9 +160,6 @@ func (c *fakeCache) Put(ctx context.Context, p layout.Put) error {
 			c.add("put %d+%d refused", p.Chunk, p.From)
 			return err
 		}
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
 	}
 	have := c.mu.chunks[p.Chunk]
 	if p.From > len(have) {
@@ -169,7 +177,7 @@ func (c *fakeCache) Put(ctx context.Context, p layout.Put) error {
 	return nil
 }
 
-func (c *fakeCache) Publish(_ context.Context, p layout.Publication) error {
+func (c *fakeCache) Publish(p layout.Publication) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.fail != nil {
@@ -193,7 +201,7 @@ func (c *fakeCache) Publish(_ context.Context, p layout.Publication) error {
 	if e.Length < c.mu.entry.Length {
 		c.t.Errorf("length %d published after %d", e.Length, c.mu.entry.Length)
 	}
-	c.mu.entry = e
+	c.mu.entry, c.mu.ballot = e, p.Ballot
 	if e.Flags&layout.FlagSealed != 0 {
 		c.add("publish %d sealed", e.Length)
 	} else {

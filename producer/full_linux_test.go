@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -116,7 +117,90 @@ func TestRealReadOnlyDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, err := store.Log(shard.String()); !errors.Is(err, wire.ErrReadOnly) {
+	if _, err := store.Log(shard.String()); !errors.Is(err, wire.ErrReadOnly) || !strings.Contains(err.Error(), "check the mount and the owner") {
 		t.Errorf("a shard on a read-only file system: %v", err)
+	}
+}
+
+// readOnly makes a directory read-only for what is opened from now on; what is open
+// already can be written on, as after a remount by hand.
+func readOnly(t *testing.T, dir string) (undo func()) {
+	t.Helper()
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		t.Skipf("no bind mount (%v): run as root; TestReadOnlyDisk of package durable has the same with a file system that fails", err)
+	}
+	undo = sync.OnceFunc(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error("unmount:", err)
+		}
+	})
+	t.Cleanup(undo)
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	return undo
+}
+
+// A directory turns read-only under producers: from the next roll-over on their Acks
+// tell so, nobody hangs, nothing piles up, and work goes on once it can be written
+// again.
+func TestRealDirectoryTurnsReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	store, err := durable.Open(dir, durable.Options{SegmentBytes: 8 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	log, err := store.Log(shard.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := producer.Open(t.Context(), producer.Config{
+		Shard: shard, Log: log, WaitForSpace: time.Minute, Limits: producer.Limits{QueueBytes: 64 << 10, BatchBytes: 4 << 10},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	defer a.Close(ctx)
+	record := bytes.Repeat([]byte{'r'}, 1000)
+	put := func() error {
+		k, err := a.Append(ctx, record)
+		if err == nil {
+			_, err = k.Wait(ctx)
+		}
+		return err
+	}
+	if err := put(); err != nil {
+		t.Fatal(err)
+	}
+	undo := readOnly(t, filepath.Join(dir, filepath.FromSlash(shard.String())))
+	acked, refused := 1, 0
+	for range 100 {
+		switch err := put(); {
+		case err == nil:
+			acked++
+		case errors.Is(err, wire.ErrReadOnly) && strings.Contains(err.Error(), "check the mount and the owner"):
+			refused++
+		default:
+			t.Fatal(err)
+		}
+	}
+	if acked > 8 || refused < 92 {
+		t.Errorf("%d records of 1,000 bytes went into a segment of 8 KiB, %d were refused", acked, refused)
+	}
+	undo()
+	for range 20 {
+		if err := put(); err != nil {
+			t.Fatalf("after the directory can be written again: %v", err)
+		}
+		acked++
+	}
+	if s := a.Stats(); s.QueueBytesMax > 64<<10 || int(s.Records) != acked || int(s.Failed) != refused {
+		t.Errorf("%+v; %d were acknowledged, %d refused", s, acked, refused)
+	}
+	if n, err := store.ReadAt(ctx, shard.String(), 0, make([]byte, 1000*acked+1)); n != 1000*acked || err != nil {
+		t.Errorf("%d bytes are there, want %d: %v", n, 1000*acked, err)
 	}
 }

@@ -14,24 +14,20 @@ import (
 // Reasons for which the cache was not brought up to date. Refusals by a node
 // that answered have its status as the reason.
 const (
-	reasonSuspended   = "suspended"   // left alone after it did not answer
+	reasonSuspended   = "suspended"   // no replica is alive
+	reasonQueueFull   = "queue_full"  // the replicas are too slow
 	reasonBlind       = "blind"       // the start of the tail chunk is unknown
-	reasonDeadline    = "deadline"    // no answer within CacheTimeout
+	reasonDeadline    = "deadline"    // no answer in time
 	reasonUnreachable = "unreachable" // no connection
 )
-
-// unanswered reports whether a cache call failed without an answer of the cache.
-func unanswered(err error) bool {
-	if err == nil {
-		return false // before answer is made: it escapes
-	}
-	var answer *wire.Error
-	return !errors.As(err, &answer)
-}
 
 func reasonOf(err error) string {
 	var answer *wire.Error
 	switch {
+	case errors.Is(err, errSuspended):
+		return reasonSuspended
+	case errors.Is(err, errNodeQueue):
+		return reasonQueueFull
 	case errors.As(err, &answer):
 		return strings.ReplaceAll(answer.Status.String(), " ", "_")
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
@@ -47,8 +43,8 @@ type metrics struct {
 	drops                              *prometheus.CounterVec
 	batches                            prometheus.Histogram
 	queues                             *queues // nil without a Registerer
-	puts, putBytes, resends, holes     prometheus.Counter
-	publishes                          prometheus.Counter
+	puts, putBytes, holes              prometheus.Counter
+	publishes, leaseFailures           prometheus.Counter
 	skips                              *prometheus.CounterVec
 	appendSeconds                      prometheus.Histogram
 }
@@ -58,14 +54,14 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return register(r, prometheus.NewCounter(prometheus.CounterOpts{Name: "rmatail_producer_" + name, Help: help}))
 	}
 	m := &metrics{
-		appends:      count("appends_total", "Records appended to the durable store."),
-		appendBytes:  count("append_bytes_total", "Bytes appended to the durable store."),
-		appendErrors: count("append_errors_total", "Batches that the durable store refused."),
-		puts:         count("cache_puts_total", "Chunk pieces that the cache took."),
-		putBytes:     count("cache_put_bytes_total", "Bytes of the chunk pieces that the cache took."),
-		resends:      count("cache_prefix_resends_total", "Chunks sent from their start because the cache lacked a prefix."),
-		holes:        count("cache_holes_total", "Complete chunks that the cache did not get; consumers read them from the durable store."),
-		publishes:    count("publishes_total", "Lengths published."),
+		appends:       count("appends_total", "Records appended to the durable store."),
+		appendBytes:   count("append_bytes_total", "Bytes appended to the durable store."),
+		appendErrors:  count("append_errors_total", "Batches that the durable store refused."),
+		puts:          count("cache_puts_total", "Chunk pieces that the cache took."),
+		putBytes:      count("cache_put_bytes_total", "Bytes of the chunk pieces that the cache took."),
+		holes:         count("cache_holes_total", "Complete chunks that the cache did not get; consumers read them from the durable store."),
+		publishes:     count("publishes_total", "Lengths published."),
+		leaseFailures: count("lease_failures_total", "Times that the lease of a shard could not be had; the appender goes on without."),
 		skips: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rmatail_producer_cache_skips_total", Help: "Times that the cache was not brought up to date, by reason.",
 		}, []string{"reason"})),

@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -11,17 +10,18 @@ import (
 )
 
 // mirror brings the durable bytes of one shard into a cache: it knows the tail
-// chunk, what the cache holds of it, and what is published. It has no lock and
-// no goroutine; the Appender calls it under its own.
+// chunk, what was put of it, and what is published. It has no lock and no
+// goroutine; the Appender calls it under its own.
 //
 // Its one promise: a length is published only after the put of its tail chunk
 // has succeeded. Any chunk below may be missing from the cache, which is legal.
+// How long the cache may take, and what it does about nodes that are away or lack
+// what a put continues, is the cache's matter.
 type mirror struct {
 	shard       layout.Shard
 	hash        layout.Hash
 	incarnation uint64
 	cache       Cache
-	batch       batchCache // cache, if it takes many puts at once
 	clock       func() time.Time
 	metrics     *metrics
 
@@ -39,28 +39,22 @@ type mirror struct {
 	// blind: the start of the tail chunk is unknown (the durable store no longer
 	// has it, or could not read it). Nothing of this chunk can be put.
 	blind bool
-	held  int // prefix of the tail chunk that the cache holds; 0 also when unknown
+	held  int // prefix of the tail chunk that the cache took; 0 also when unknown
 
-	published uint64 // last length that the cache took
-	current   bool   // the cache took the present state
-	lastBeat  time.Time
-
-	// suspended: the cache did not answer. It is left alone until the next
-	// heartbeat, so that a dead one costs one timeout a heartbeat, not one a record.
-	suspended bool
+	current  bool // the cache took the present state
+	lastBeat time.Time
+	ballot   layout.Ballot // under which it is published; zero: without a lease
+	lost     error         // a newer writer's ballot has displaced this one's
 
 	puts []layout.Put // of this round, reused
 	errs []error      // one for each put, reused
 	tail bool         // the last of puts is that of the tail chunk
-	// first holds all bytes of the chunk of puts[0] when that put is a delta.
-	first []byte
 }
 
 func newMirror(cfg Config, m *metrics, incarnation uint64) *mirror {
-	b, _ := cfg.Cache.(batchCache)
 	mi := &mirror{
 		shard: cfg.Shard, hash: cfg.Shard.Hash(incarnation), incarnation: incarnation,
-		cache: cfg.Cache, batch: b, clock: cfg.Clock, metrics: m,
+		cache: cfg.Cache, clock: cfg.Clock, metrics: m,
 	}
 	mi.begin(0)
 	return mi
@@ -117,8 +111,7 @@ func (m *mirror) extend(p []byte) {
 // whole plans a complete chunk that is not the tail.
 func (m *mirror) whole(data []byte) {
 	m.valid = layout.ChunkSize // so that the next one begins a chunk
-	if m.off() {
-		m.metrics.holes.Inc()
+	if m.cache == nil {
 		return
 	}
 	m.puts = append(m.puts, layout.Put{Shard: m.hash, Chunk: m.chunk, CRC: layout.ExtendCRC(m.crc, data), Data: data})
@@ -131,38 +124,35 @@ func (m *mirror) plan(tail bool) {
 	if !tail {
 		m.cur ^= 1
 	}
-	if m.off() || m.blind {
-		if !tail {
-			m.metrics.holes.Inc()
-		}
+	switch {
+	case m.cache == nil:
+		return
+	case m.blind && !tail:
+		m.metrics.holes.Inc()
+		return
+	case m.blind:
 		return
 	}
-	if m.held > 0 {
-		m.first = buf
-	}
-	m.puts = append(m.puts, layout.Put{Shard: m.hash, Chunk: m.chunk, From: m.held, CRC: m.crc, Data: buf[m.held:]})
+	m.puts = append(m.puts, layout.Put{Shard: m.hash, Chunk: m.chunk, From: m.held, CRC: m.crc, Data: buf[m.held:], Whole: buf})
 	m.tail = tail
 }
 
-func (m *mirror) off() bool { return m.cache == nil || m.suspended }
-
 func (m *mirror) reset() {
 	clear(m.puts) // drop the borrowed bytes
-	m.puts, m.tail, m.first = m.puts[:0], false, nil
+	m.puts, m.tail = m.puts[:0], false
 }
 
 // flush performs the planned puts, then publishes. It never fails: what the
 // cache did not take is counted, and taken up by a later extend or refill.
-func (m *mirror) flush(ctx context.Context) {
-	if m.off() {
-		if m.cache != nil {
-			m.metrics.skip(reasonSuspended)
-		}
+func (m *mirror) flush() {
+	if m.cache == nil || m.lost != nil {
 		return
 	}
 	m.errs = slices.Grow(m.errs[:0], len(m.puts))[:len(m.puts)]
 	clear(m.errs)
-	m.putAll(ctx)
+	if len(m.puts) > 0 {
+		m.cache.Put(m.shard, m.puts, m.errs)
+	}
 	var tailErr error
 	for i, err := range m.errs {
 		switch {
@@ -175,7 +165,7 @@ func (m *mirror) flush(ctx context.Context) {
 		default:
 			m.metrics.holes.Inc()
 		}
-		m.trouble(err)
+		m.metrics.skip(reasonOf(err))
 	}
 	tail := m.tail
 	m.reset()
@@ -189,34 +179,12 @@ func (m *mirror) flush(ctx context.Context) {
 	case tail:
 		m.held = m.valid
 	}
-	m.publish(ctx)
-}
-
-// putAll runs the puts. A node that lacks the prefix of a delta gets that chunk
-// from its start: puts[0] is the only one that can be a delta.
-func (m *mirror) putAll(ctx context.Context) {
-	if m.batch != nil && len(m.puts) > 1 {
-		m.batch.PutAll(ctx, m.puts, m.errs)
-	} else {
-		for i := range m.puts {
-			if m.errs[i] = m.cache.Put(ctx, m.puts[i]); unanswered(m.errs[i]) {
-				for j := range m.errs[i+1:] { // the others would wait in vain, too
-					m.errs[i+1+j] = m.errs[i]
-				}
-				break
-			}
-		}
-	}
-	if m.first != nil && errors.Is(m.errs[0], wire.ErrNeedPrefix) {
-		m.metrics.resends.Inc()
-		m.puts[0].From, m.puts[0].Data = 0, m.first
-		m.errs[0] = m.cache.Put(ctx, m.puts[0])
-	}
+	m.publish()
 }
 
 // publish moves the published end to the durable one.
-func (m *mirror) publish(ctx context.Context) {
-	if m.suspended || m.length > 0 && m.held != m.valid {
+func (m *mirror) publish() {
+	if m.length > 0 && m.held != m.valid {
 		return
 	}
 	now := m.clock()
@@ -224,32 +192,25 @@ func (m *mirror) publish(ctx context.Context) {
 	if m.sealed {
 		e.Flags |= layout.FlagSealed
 	}
-	if err := m.cache.Publish(ctx, layout.Publication{Shard: m.shard, Entry: e.Seal(m.hash)}); err != nil {
-		m.trouble(err)
+	err := m.cache.Publish(layout.Publication{Shard: m.shard, Entry: e.Seal(m.hash), Ballot: m.ballot})
+	switch {
+	case err == nil:
+		m.metrics.publishes.Inc()
+		m.current, m.lastBeat = true, now
 		return
+	case errors.Is(err, wire.ErrLease) && m.ballot != layout.Ballot{}:
+		m.lost = err
 	}
-	m.metrics.publishes.Inc()
-	m.published, m.current, m.lastBeat = m.length, true, now
+	m.metrics.skip(reasonOf(err))
 }
 
 // refill puts the whole tail chunk again and publishes: it tells consumers that
 // the producer lives, retries what failed, and fills a cache that was restarted.
-func (m *mirror) refill(ctx context.Context) {
+func (m *mirror) refill() {
 	m.reset()
-	m.suspended, m.held = false, 0
-	if m.cache == nil {
-		return
-	}
+	m.held = 0
 	if m.valid > 0 {
 		m.plan(true)
 	}
-	m.flush(ctx)
-}
-
-// trouble counts a cache call that failed.
-func (m *mirror) trouble(err error) {
-	m.metrics.skip(reasonOf(err))
-	if unanswered(err) {
-		m.suspended = true
-	}
+	m.flush()
 }

@@ -6,12 +6,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 )
@@ -20,6 +22,7 @@ import (
 type sent struct {
 	record []byte
 	queued bool
+	shard  uint32
 	pos    uint64
 	err    error
 }
@@ -37,14 +40,17 @@ func TestFates(t *testing.T) {
 	for seed := range uint64(60) {
 		for _, policy := range []Policy{Block, DropNewest, DropOldest} {
 			t.Run(policy.String()+"/"+strconv.FormatUint(seed, 10), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { fates(t, policy, seed) })
+				synctest.Test(t, func(t *testing.T) { fates(t, policy, seed, 1) })
+			})
+			t.Run(policy.String()+"/several/"+strconv.FormatUint(seed, 10), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { fates(t, policy, seed, 2+int(seed%3)) })
 			})
 		}
 	}
 }
 
-func fates(t *testing.T, policy Policy, seed uint64) {
-	rng := rand.New(rand.NewPCG(seed, uint64(policy)))
+// troubled is a log that fails, gives up and comes through late.
+func troubled(seed uint64) *fakeLog {
 	log := newFakeLog(new(trace))
 	sink := rand.New(rand.NewPCG(seed, 98)) // of the log, under its lock
 	log.mu.fail = func(_ uint64, p []byte) error {
@@ -59,6 +65,11 @@ func fates(t *testing.T, policy Policy, seed uint64) {
 		}
 		return nil
 	}
+	return log
+}
+
+func fates(t *testing.T, policy Policy, seed uint64, shards int) {
+	rng := rand.New(rand.NewPCG(seed, uint64(policy)))
 	var mu sync.Mutex // of delays
 	delays := rand.New(rand.NewPCG(seed, 99))
 	delay := func(context.Context) {
@@ -70,10 +81,21 @@ func fates(t *testing.T, policy Policy, seed uint64) {
 		mu.Unlock()
 		time.Sleep(d)
 	}
-	cache := newFakeCache(t, log.trace)
+	var logs []*fakeLog
+	var targets []Target
+	for i := range shards {
+		log := troubled(seed + uint64(i))
+		logs = append(logs, log)
+		targets = append(targets, Target{layout.Shard{Stream: "logs", Number: uint32(i)}, &slowLog{log, delay}, log.ReadAt})
+	}
+	var cache *fakeCache // of one shard, as it tells no others apart
 	cfg := Config{
-		Shard: testShard, Log: &slowLog{log, delay}, ReadTail: log.ReadAt, Cache: cache, Policy: policy,
+		Shard: targets[0].Shard, Log: targets[0].Log, ReadTail: targets[0].ReadTail, More: targets[1:], Policy: policy,
 		Limits: Limits{QueueRecords: 1 + rng.IntN(40), QueueBytes: 200 + rng.IntN(2000), BatchRecords: 1 + rng.IntN(16), BatchBytes: 100 + rng.IntN(500)},
+	}
+	if shards == 1 {
+		cache = newFakeCache(t, logs[0].trace)
+		cfg.Cache = cache
 	}
 	if rng.IntN(2) == 0 {
 		cfg.WaitForSpace = time.Second
@@ -86,7 +108,7 @@ func fates(t *testing.T, policy Policy, seed uint64) {
 	var wg sync.WaitGroup
 	for i := range producers {
 		rng := rand.New(rand.NewPCG(seed, uint64(1000+i)))
-		wg.Go(func() { producers[i] = produce(a, log, rng, uint32(i)) })
+		wg.Go(func() { producers[i] = produce(a, logs, rng, uint32(i)) })
 	}
 	wg.Wait()
 	closing, cancel := context.WithCancel(t.Context())
@@ -96,14 +118,17 @@ func fates(t *testing.T, policy Policy, seed uint64) {
 	_ = a.Close(closing)
 	cancel()
 	mustClose(t, a)
-	check(t, log, cache, producers)
+	check(t, logs, producers)
+	if n := len(logs[0].mu.bytes); cache != nil && cache.length() != uint64(n) {
+		t.Errorf("published %d, durable %d", cache.length(), n)
+	}
 	if s := a.Stats(); s.QueueRecords != 0 || s.QueueRecordsMax > cfg.Limits.QueueRecords {
 		t.Errorf("%d records are left, %d were at most", s.QueueRecords, s.QueueRecordsMax)
 	}
 }
 
 // produce appends records that each name their producer and number.
-func produce(a *Appender, log *fakeLog, rng *rand.Rand, id uint32) (all []*sent) {
+func produce(a *Appender, logs []*fakeLog, rng *rand.Rand, id uint32) (all []*sent) {
 	var wg sync.WaitGroup
 	for n := range uint32(150) {
 		s := &sent{record: bytes.Repeat([]byte{'.'}, 12+rng.IntN(60))}
@@ -113,8 +138,8 @@ func produce(a *Appender, log *fakeLog, rng *rand.Rand, id uint32) (all []*sent)
 		all = append(all, s)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+rng.IntN(20))*time.Millisecond)
 		off := uint64(wire.NoOffset)
-		if rng.IntN(10) == 0 {
-			off = log.Info().Length
+		if len(logs) == 1 && rng.IntN(10) == 0 {
+			off = logs[0].Info().Length
 		}
 		k, err := a.AppendAt(ctx, off, s.record)
 		if s.err = err; err != nil {
@@ -124,7 +149,9 @@ func produce(a *Appender, log *fakeLog, rng *rand.Rand, id uint32) (all []*sent)
 		s.queued = true
 		wg.Go(func() {
 			defer cancel()
-			s.pos, s.err = k.Wait(ctx)
+			if s.pos, s.err = k.Wait(ctx); s.err == nil {
+				s.shard = k.Shard().Number
+			}
 		})
 		if rng.IntN(8) == 0 {
 			time.Sleep(time.Duration(rng.IntN(4000)) * time.Microsecond)
@@ -134,14 +161,40 @@ func produce(a *Appender, log *fakeLog, rng *rand.Rand, id uint32) (all []*sent)
 	return all
 }
 
-func check(t *testing.T, log *fakeLog, cache *fakeCache, producers [][]*sent) {
+// lies is where a record was found.
+type lies struct {
+	shard uint32
+	pos   uint64
+}
+
+func check(t *testing.T, logs []*fakeLog, producers [][]*sent) {
 	t.Helper()
-	at := make([]map[uint32]uint64, len(producers)) // where each record lies
-	last := make([]int, len(producers))
+	at := make([]map[uint32]lies, len(producers))
 	for i := range at {
-		at[i], last[i] = map[uint32]uint64{}, -1
+		at[i] = map[uint32]lies{}
 	}
-	content := log.mu.bytes
+	for i, l := range logs {
+		find(t, uint32(i), l.mu.bytes, producers, at)
+	}
+	for id, all := range producers {
+		for n, s := range all {
+			where, there := at[id][uint32(n)]
+			switch {
+			case s.err == nil && (!there || where != lies{s.shard, s.pos}):
+				t.Errorf("record %d of producer %d is acknowledged at %d of shard %d, lies at %+v: %v", n, id, s.pos, s.shard, where, there)
+			case s.hidden() && there:
+				t.Errorf("record %d of producer %d is there in spite of: %v", n, id, s.err)
+			case !s.queued && there:
+				t.Errorf("record %d of producer %d was not queued, and is there", n, id)
+			}
+		}
+	}
+}
+
+// find notes where the records of a shard lie: each once, in its producer's order.
+func find(t *testing.T, shard uint32, content []byte, producers [][]*sent, at []map[uint32]lies) {
+	t.Helper()
+	last := slices.Repeat([]int{-1}, len(producers))
 	for pos := 0; pos < len(content); {
 		le := binary.LittleEndian
 		size, id, n := le.Uint32(content[pos:]), le.Uint32(content[pos+4:]), le.Uint32(content[pos+8:])
@@ -151,24 +204,11 @@ func check(t *testing.T, log *fakeLog, cache *fakeCache, producers [][]*sent) {
 		if int(n) <= last[id] {
 			t.Errorf("record %d of producer %d lies behind %d", n, id, last[id])
 		}
-		last[id] = int(n)
-		at[id][n] = uint64(pos)
-		pos += int(size)
-	}
-	for id, all := range producers {
-		for n, s := range all {
-			pos, there := at[id][uint32(n)]
-			switch {
-			case s.err == nil && (!there || pos != s.pos):
-				t.Errorf("record %d of producer %d is acknowledged at %d, lies at %d: %v", n, id, s.pos, pos, there)
-			case s.hidden() && there:
-				t.Errorf("record %d of producer %d is there in spite of: %v", n, id, s.err)
-			case !s.queued && there:
-				t.Errorf("record %d of producer %d was not queued, and is there", n, id)
-			}
+		if where, twice := at[id][n]; twice {
+			t.Errorf("record %d of producer %d lies at %d of shard %d, and at %+v", n, id, pos, shard, where)
 		}
-	}
-	if got := cache.length(); got != uint64(len(content)) {
-		t.Errorf("published %d, durable %d", got, len(content))
+		last[id] = int(n)
+		at[id][n] = lies{shard, uint64(pos)}
+		pos += int(size)
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/rmatail/rmatail/chunkstore/layout"
 )
 
-// queue holds the records that wait for the writing goroutine, as the batches
-// that they will be written in. Any goroutine may add; the writing one takes.
+// queue holds the records that wait for the writing goroutines, as the batches
+// that they will be written in. Any goroutine may add; those at the seats take.
 type queue struct {
-	shard   layout.Shard
+	name    string // of what is written, for errors and the log
 	policy  Policy
 	limits  Limits
 	log     *slog.Logger
@@ -23,22 +23,17 @@ type queue struct {
 
 	spares sync.Pool // of *blocked
 
-	wake chan struct{} // capacity 1: the writing goroutine has something to look at
-
 	mu struct {
 		sync.Mutex
 		waiting []*batch // oldest first; only the last one takes more records
 		records int      // of waiting
 		bytes   int      // of waiting
-		flying  *batch   // on its way to the sink
+		flying  []*batch // on their way to the sink, one for each seat at most
+		watch   watch
 		blocked []*blocked
 		err     error // why nothing more is taken
 		closing bool
 		hurry   bool // somebody waits for the queue to drain: no lingering
-		// asleep: the writing goroutine waits, and wants to be woken when so many
-		// records wait.
-		asleep bool
-		need   int
 
 		last   int       // records of the last batch
 		landed time.Time // when it was through
@@ -60,9 +55,9 @@ type blocked struct {
 
 func newQueue(cfg Config, m *metrics) *queue {
 	q := &queue{
-		shard: cfg.Shard, policy: cfg.Policy, limits: cfg.Limits, log: cfg.Logger, metrics: m, wake: make(chan struct{}, 1),
-		full: fmt.Errorf("%w: queue of %v is full (%d records or %d bytes, policy %v); the sink is slower than what comes",
-			ErrDropped, cfg.Shard, cfg.Limits.QueueRecords, cfg.Limits.QueueBytes, cfg.Policy),
+		name: cfg.name(), policy: cfg.Policy, limits: cfg.Limits, log: cfg.Logger, metrics: m,
+		full: fmt.Errorf("%w: queue of %s is full (%d records or %d bytes, policy %v); the sink is slower than what comes",
+			ErrDropped, cfg.name(), cfg.Limits.QueueRecords, cfg.Limits.QueueBytes, cfg.Policy),
 	}
 	q.spares.New = func() any { return &blocked{ready: make(chan struct{}, 1)} }
 	q.mu.gauge.opened = time.Now()
@@ -81,7 +76,7 @@ func (q *queue) put(ctx context.Context, off uint64, p []byte, wait patience) (A
 		return Ack{}, q.mu.err
 	case !room && q.policy == Block && wait == noWait:
 		defer q.mu.Unlock()
-		return Ack{}, fmt.Errorf("%w: %d records, %d bytes wait for %v", ErrQueueFull, q.mu.records, q.mu.bytes, q.shard)
+		return Ack{}, fmt.Errorf("%w: %d records, %d bytes wait for %s", ErrQueueFull, q.mu.records, q.mu.bytes, q.name)
 	}
 	q.mu.gauge.arrive(now)
 	switch {
@@ -124,7 +119,7 @@ func (q *queue) await(ctx context.Context, w *blocked) (Ack, error) {
 		}
 		q.mu.Unlock()
 		if i >= 0 {
-			return Ack{}, fmt.Errorf("queue of %v is full, nothing was appended: %w", q.shard, ctx.Err())
+			return Ack{}, fmt.Errorf("queue of %s is full, nothing was appended: %w", q.name, ctx.Err())
 		}
 		<-w.ready // granted in the moment of giving up: the record is queued
 	}
@@ -145,7 +140,7 @@ func (q *queue) add(off uint64, p []byte, now time.Time) Ack {
 	if n := len(q.mu.waiting); n > 0 && q.mu.waiting[n-1].takes(off, len(p), q.limits) {
 		b = q.mu.waiting[n-1]
 	} else {
-		b = &batch{shard: q.shard, at: off, buf: q.buffer(), born: now, done: make(chan struct{})}
+		b = &batch{name: q.name, at: off, buf: q.buffer(), born: now, done: make(chan struct{})}
 		q.mu.waiting = append(q.mu.waiting, b)
 		if n == 0 {
 			q.mu.gauge.fills(now)
@@ -157,19 +152,8 @@ func (q *queue) add(off uint64, p []byte, now time.Time) Ack {
 	q.mu.records++
 	q.mu.bytes += len(p)
 	q.mu.gauge.depth(q.mu.records, q.mu.bytes)
-	if q.mu.asleep && (q.mu.records >= q.mu.need || len(q.mu.waiting) > 1 || q.mu.bytes >= q.limits.BatchBytes) {
-		q.rouse()
-	}
+	q.stir()
 	return k
-}
-
-// rouse wakes the writing goroutine.
-func (q *queue) rouse() {
-	q.mu.asleep = false
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
 }
 
 // grant lets blocked producers in, as far as there is room.
@@ -199,7 +183,7 @@ func (q *queue) dropOldest(off uint64, p []byte, now time.Time) Ack {
 	for !q.fits(len(p)) {
 		b := q.unqueue()
 		n += b.n
-		b.resolve(0, q.full)
+		b.resolve(layout.Shard{}, 0, q.full)
 		q.recycle(b)
 	}
 	q.mu.gauge.dropped[DropOldest] += uint64(n)
@@ -216,7 +200,7 @@ func (q *queue) dropped(p Policy, n, report int) {
 		q.metrics.drops.WithLabelValues(p.String()).Add(float64(n))
 	}
 	if report > 0 {
-		q.log.Warn("records dropped: the queue was full", "shard", q.shard, "records", report, "policy", p,
+		q.log.Warn("records dropped: the queue was full", "shard", q.name, "records", report, "policy", p,
 			"queue_records", q.limits.QueueRecords, "queue_bytes", q.limits.QueueBytes)
 	}
 }
@@ -233,21 +217,23 @@ func (q *queue) unqueue() *batch {
 // next takes the batch that goes to the sink now; nil: none yet. Then the caller
 // has to sleep until it is woken, or until wait is over, if that is not zero.
 // ended means that none will come any more.
-func (q *queue) next(now time.Time) (b *batch, wait time.Duration, ended bool) {
+func (q *queue) next(s *seat, now time.Time) (b *batch, wait time.Duration, ended bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.mu.watch.come(s)
 	if len(q.mu.waiting) == 0 {
 		q.mu.hurry = false
-		q.mu.asleep, q.mu.need = !q.mu.closing, 1
+		if !q.mu.closing {
+			q.sleep(s, 0)
+		}
 		return nil, 0, q.mu.closing
 	}
 	if wait := q.linger(now); wait > 0 {
-		q.mu.asleep, q.mu.need = true, q.mu.last
-		return nil, wait, false
+		return nil, q.sleep(s, wait), false
 	}
 	b = q.unqueue()
-	q.mu.flying = b
-	q.mu.asleep = false
+	s.flying = b
+	q.mu.flying = append(q.mu.flying, b)
 	q.grant(now)
 	if len(q.mu.waiting) == 0 {
 		q.mu.gauge.drains(now)
@@ -263,23 +249,24 @@ func (q *queue) next(now time.Time) (b *batch, wait time.Duration, ended bool) {
 func (q *queue) linger(now time.Time) time.Duration {
 	b := q.mu.waiting[0]
 	switch {
-	case b.born.Before(q.mu.landed), b.n >= q.mu.last, len(q.mu.waiting) > 1, len(q.mu.blocked) > 0, len(b.buf) >= q.limits.BatchBytes, q.mu.hurry, q.mu.closing:
+	case b.born.Before(q.mu.landed), b.n >= q.mu.last, q.whole(), len(q.mu.blocked) > 0, q.mu.hurry, q.mu.closing:
 		return 0
 	}
 	return q.mu.landed.Add(q.limits.Linger).Sub(now)
 }
 
-// landed resolves the batch that was on its way.
-func (q *queue) landed(base uint64, err error, took time.Duration, now time.Time) {
+// landed resolves the batch that a seat had on its way.
+func (q *queue) landed(s *seat, base uint64, err error, took time.Duration, now time.Time) {
 	q.mu.Lock()
-	b := q.mu.flying
-	q.mu.flying = nil
+	b := s.flying
+	s.flying = nil
+	q.mu.flying = slices.DeleteFunc(q.mu.flying, func(o *batch) bool { return o == b })
 	q.mu.last, q.mu.landed = b.n, now
 	if err != nil && q.mu.failed == nil {
 		q.mu.failed = err
 	}
 	q.mu.gauge.land(b, err, took, now)
-	b.resolve(base, err)
+	b.resolve(s.shard, base, err)
 	q.recycle(b)
 	q.mu.Unlock()
 }
@@ -304,11 +291,11 @@ func (q *queue) end(err error, rest remainder) (refused int) {
 		for len(q.mu.waiting) > 0 {
 			b := q.unqueue()
 			refused += b.n
-			b.resolve(0, err)
+			b.resolve(layout.Shard{}, 0, err)
 			q.recycle(b)
 		}
 	}
-	q.rouse()
+	q.mu.watch.all()
 	return refused
 }
 
@@ -320,19 +307,15 @@ const (
 	refuse
 )
 
-// tail returns the batch behind which nothing is queued; nil: nothing is.
-func (q *queue) tail() *batch {
+// hurry returns the batches that are not settled, and makes none of them linger.
+func (q *queue) hurry() []*batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	b := q.mu.flying
-	if n := len(q.mu.waiting); n > 0 {
-		b = q.mu.waiting[n-1]
+	if len(q.mu.waiting) > 0 {
 		q.mu.hurry = true
-		if q.mu.asleep {
-			q.rouse()
-		}
+		q.stir()
 	}
-	return b
+	return slices.Concat(q.mu.flying, q.mu.waiting)
 }
 
 // failure returns the first failure since it was asked last.

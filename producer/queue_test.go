@@ -529,6 +529,51 @@ func TestFullDiskThenSpace(t *testing.T) {
 	}
 }
 
+// With a policy to drop, producers go on at once on a full disk: what does not fit
+// into the queue is dropped, and what is in it becomes durable when there is space.
+func TestFullDiskDrops(t *testing.T) {
+	for _, policy := range []Policy{DropNewest, DropOldest} {
+		t.Run(policy.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, log := slowRig(t, takes(0), func(c *Config) { limits(4, 2)(c); c.WaitForSpace, c.Policy = time.Minute, policy })
+				log.mu.fail = func(uint64, []byte) error { return &wire.Error{Status: wire.StatusFull, Message: "free some"} }
+				mustAppend(t, a, "flying;")
+				synctest.Wait()
+				began, dropped := time.Now(), 0
+				var acks []Ack
+				for i := range 20 {
+					k, err := a.Append(t.Context(), fmt.Appendf(nil, "%02d;", i))
+					if errors.Is(err, ErrDropped) {
+						dropped++
+					} else if err != nil {
+						t.Fatal(err)
+					} else {
+						acks = append(acks, k)
+					}
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("20 appends took %v on a full disk", took)
+				}
+				log.mu.Lock()
+				log.mu.fail = nil
+				log.mu.Unlock()
+				for _, k := range acks {
+					if _, err := k.Wait(t.Context()); errors.Is(err, ErrDropped) {
+						dropped++
+					} else if err != nil {
+						t.Error(err)
+					}
+				}
+				mustClose(t, a)
+				want := map[Policy]string{DropNewest: "flying;00;01;02;03;", DropOldest: "flying;16;17;18;19;"}[policy]
+				if got := string(log.mu.bytes); got != want || dropped != 16 {
+					t.Errorf("stored %q, %d dropped", got, dropped)
+				}
+			})
+		})
+	}
+}
+
 func TestFullDiskForTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, log := slowRig(t, takes(0), func(c *Config) { c.WaitForSpace = 3 * time.Second })

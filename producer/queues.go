@@ -36,6 +36,7 @@ func newQueues() *queues {
 	add("arrivals_mean", "Arrivals per second from the first to the last, summed over the open Appenders.", func(s *Stats) float64 { return s.ArrivalsMean })
 	add("sink_p50_seconds", "Median time of a durable append.", func(s *Stats) float64 { return s.SinkP50.Seconds() })
 	add("sink_p99_seconds", "99th percentile of the time of a durable append.", func(s *Stats) float64 { return s.SinkP99.Seconds() })
+	add("sink_p99_by_p50_ratio", "99th percentile of the time of a durable append by its median: above 5 the sink pauses.", (*Stats).sinkSpread)
 	add("drain_seconds_max", "Longest time that a queue was never empty.", func(s *Stats) float64 { return s.DrainMax.Seconds() })
 	return q
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore"
+	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/chunkstore/server"
 	"github.com/rmatail/rmatail/fallback/durable"
@@ -128,7 +129,7 @@ func record(pos uint64, n int) []byte {
 
 // A producer with the durable store at hand feeds a node elsewhere; the node goes
 // away, appends go on, and it comes back empty and catches up by jumping.
-func TestRealRemoteCache(t *testing.T) {
+func TestRealOneNodeElsewhere(t *testing.T) {
 	n := &node{cfg: server.Config{
 		Listen: "127.0.0.1:0", Arena: chunkstore.Config{Bytes: 4 << 20}, Socket: server.SocketNone, RDMAMode: server.RDMAOff,
 	}}
@@ -143,12 +144,13 @@ func TestRealRemoteCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	incarnation := log.Info().Incarnation
-	cache := producer.NewRemoteCache(func(ctx context.Context) (*wire.Client, error) {
-		return wire.Dial(ctx, n.cfg.Listen, wire.Options{Name: "producer"})
-	})
+	cache, err := producer.NewReplicaCache(producer.ReplicaConfig{Source: cluster.Single(n.cfg.Listen), Timeout: 2 * time.Second, Owner: "producer"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer cache.Close()
 	a, err := producer.Open(t.Context(), producer.Config{
-		Shard: shard, Log: log, Cache: cache, Heartbeat: 50 * time.Millisecond, CacheTimeout: 2 * time.Second,
+		Shard: shard, Log: log, Cache: cache, Heartbeat: 50 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -206,24 +208,4 @@ func TestRealRemoteCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.stop()
-}
-
-func TestRemoteCacheClosed(t *testing.T) {
-	dials := 0
-	down := errors.New("down")
-	cache := producer.NewRemoteCache(func(context.Context) (*wire.Client, error) { dials++; return nil, down })
-	for range 10 {
-		if err := cache.Put(t.Context(), layout.Put{Data: []byte("x")}); !errors.Is(err, down) {
-			t.Errorf("put: %v", err)
-		}
-	}
-	if dials > 2 {
-		t.Errorf("%d dials for 10 puts in a row", dials)
-	}
-	if err := cache.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := cache.Publish(t.Context(), layout.Publication{}); !errors.Is(err, producer.ErrClosed) {
-		t.Errorf("publish after close: %v", err)
-	}
 }

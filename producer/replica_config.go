@@ -24,11 +24,15 @@ type Store interface {
 // LocalNode is a node in this process: its cache is called, not sent to. Nothing
 // of it waits, and any number of goroutines may call it at once.
 type LocalNode interface {
-	// Put stores a piece of a chunk, Prefix included where the node lacks it.
+	// Put stores a piece of a chunk, or all of it where the node lacks the prefix
+	// and the put has Whole. The bytes are borrowed until it returns.
 	Put(p layout.Put) error
 	// Publish moves a shard's published end, if the publication's ballot is not
 	// below the held one; else the error matches wire.ErrLease.
 	Publish(p layout.Publication) error
+	// Lease asks for, takes or gives back the lease of a shard, by the rules of
+	// package wire.
+	Lease(l wire.Lease) (wire.LeaseReply, error)
 }
 
 // ReplicaConfig says how the caches of a cluster are reached. The zero value of
@@ -43,7 +47,7 @@ type ReplicaConfig struct {
 	// Store is where repair reads what a node has missed. nil: nothing is repaired.
 	Store Store
 	// TTL is how long the nodes keep what was put: what is older is not repaired.
-	// 60 s.
+	// 0: what the cluster's description says at the start.
 	TTL time.Duration
 	// Timeout is how long a node may take for one put, publication or lease. One
 	// that takes longer is suspended. 500 ms.
@@ -65,7 +69,6 @@ type ReplicaConfig struct {
 }
 
 func (c ReplicaConfig) withDefaults() (ReplicaConfig, error) {
-	c.TTL = cmp.Or(c.TTL, time.Minute)
 	c.Timeout = cmp.Or(c.Timeout, 500*time.Millisecond)
 	c.QueueBytes = cmp.Or(c.QueueBytes, 8<<20)
 	c.RepairBytesPerSecond = cmp.Or(c.RepairBytesPerSecond, 32<<20)

@@ -80,6 +80,14 @@ func (s *Stats) quantiles() {
 	s.AckP50, s.AckP99, s.AckMax = s.ack.quantile(0.5), s.ack.quantile(0.99), s.ack.max
 }
 
+// sinkSpread is the 99th percentile of the sink's time by its median, 0 for none.
+func (s *Stats) sinkSpread() float64 {
+	if s.SinkP50 <= 0 {
+		return 0
+	}
+	return float64(s.SinkP99) / float64(s.SinkP50)
+}
+
 // arrivalStep is the time over which the peak of arrivals is taken.
 const arrivalStep = 100 * time.Millisecond
 

@@ -113,8 +113,12 @@ func TestQueueGauges(t *testing.T) {
 		}
 		var all []*Appender
 		g := newGate()
+		slow := func(ctx context.Context) {
+			g.delay(ctx)
+			time.Sleep(10 * time.Millisecond)
+		}
 		for range 3 {
-			a, _ := slowRig(t, g.delay, func(c *Config) { c.Registerer = reg })
+			a, _ := slowRig(t, slow, func(c *Config) { c.Registerer = reg })
 			all = append(all, a)
 			for range 5 {
 				mustAppend(t, a, "x")
@@ -129,6 +133,13 @@ func TestQueueGauges(t *testing.T) {
 			if err := a.Flush(context.Background()); err != nil {
 				t.Error(err)
 			}
+		}
+		p50, p99, drain := value("rmatail_producer_sink_p50_seconds"), value("rmatail_producer_sink_p99_seconds"), value("rmatail_producer_drain_seconds_max")
+		if ratio := value("rmatail_producer_sink_p99_by_p50_ratio"); p50 < 0.009 || p50 > 0.011 || ratio != p99/p50 || drain < 0.01 {
+			t.Errorf("sink: p50 %v, p99 %v, their ratio %v; drained in %v", p50, p99, ratio, drain)
+		}
+		if got := (&Stats{SinkP50: 2 * time.Millisecond, SinkP99: 10 * time.Millisecond}).sinkSpread(); got != 5 {
+			t.Errorf("10 ms by 2 ms are %v", got)
 		}
 		if got := value("rmatail_producer_open"); got != 3 {
 			t.Errorf("%v are open", got)

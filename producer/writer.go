@@ -15,18 +15,24 @@ import (
 // writer is the one goroutine that touches the log and the mirror of a shard, and
 // so owns their order.
 type writer struct {
-	a   *Appender
-	cfg Config
-	log Log
-	m   *mirror
+	a      *Appender
+	cfg    Config
+	log    Log
+	m      *mirror
+	seat   *seat           // at the queue
+	orders chan chan error // to seal
 	// unsure: an append has failed or was given up, and may become durable yet.
 	unsure bool
-	ended  error // ErrFenced: nothing is written any more
+	ended  error // ErrFenced or ErrLeaseLost: nothing is written any more
+
+	behind [1]byte // scratch of overtaken
+
+	closeErr error // of the log; read after Appender.done
 }
 
 // run ends when the queue was closed and is empty, with everything closed.
 func (w *writer) run() {
-	defer close(w.a.done)
+	defer w.a.ended()
 	beat := time.NewTicker(w.cfg.Heartbeat)
 	defer beat.Stop()
 	linger := time.NewTimer(0)
@@ -38,7 +44,7 @@ func (w *writer) run() {
 			w.beat()
 		default:
 		}
-		b, wait, ended := w.a.q.next(time.Now())
+		b, wait, ended := w.a.q.next(w.seat, time.Now())
 		switch {
 		case b != nil:
 			w.write(b)
@@ -50,11 +56,11 @@ func (w *writer) run() {
 			linger.Reset(wait)
 		}
 		select {
-		case <-w.a.q.wake:
+		case <-w.seat.wake:
 		case <-linger.C:
 		case <-beat.C:
 			w.beat()
-		case o := <-w.a.orders:
+		case o := <-w.orders:
 			o <- w.seal()
 		}
 		linger.Stop()
@@ -66,16 +72,33 @@ func (w *writer) run() {
 func (w *writer) write(b *batch) {
 	base, took, err := w.patiently(b)
 	w.count(b, took, err)
-	w.a.q.landed(base, err, took, time.Now())
+	w.a.q.landed(w.seat, base, err, took, time.Now())
+	if err != nil && len(w.a.writers) > 1 {
+		w.pause() // a sink that fails at once must not get what others would take
+	}
 	// Those who waited come back with their next records now, unless this
 	// goroutine goes on before they could.
 	runtime.Gosched()
 }
 
+// pause waits a little, and says whether nobody wants to close.
+func (w *writer) pause() bool {
+	t := time.NewTimer(pauseTime)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-w.a.stop:
+		return false
+	}
+}
+
+// pauseTime is how long a sink is left alone that has failed.
+const pauseTime = 100 * time.Millisecond
+
 // patiently tries again while the disk is full, as long as Config.WaitForSpace
 // allows and nobody wants to close.
 func (w *writer) patiently(b *batch) (base uint64, took time.Duration, err error) {
-	const pause = 100 * time.Millisecond
 	var until time.Time
 	for {
 		base, took, err = w.once(b)
@@ -87,14 +110,7 @@ func (w *writer) patiently(b *batch) (base uint64, took time.Duration, err error
 			until = now.Add(w.cfg.WaitForSpace)
 			w.cfg.Logger.Warn("no room for a batch, waiting for some", "shard", w.cfg.Shard, "records", b.n, "err", err, "at_most", w.cfg.WaitForSpace)
 		}
-		if now.Add(pause).After(until) {
-			return base, took, err
-		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-w.a.stop:
-			t.Stop()
+		if now.Add(pauseTime).After(until) || !w.pause() {
 			return base, took, err
 		}
 	}
@@ -106,7 +122,8 @@ func (w *writer) once(b *batch) (base uint64, took time.Duration, err error) {
 	base, took, err = w.durably(b)
 	if err == nil {
 		w.m.extend(b.buf)
-		w.flush()
+		w.m.flush()
+		w.heed()
 	}
 	return base, took, err
 }
@@ -194,7 +211,8 @@ func (w *writer) seal() error {
 		return err
 	}
 	w.m.sealed = true
-	w.refill()
+	w.m.refill()
+	w.heed()
 	return nil
 }
 
@@ -216,7 +234,35 @@ func (w *writer) beat() {
 	if w.m.current && w.cfg.Clock().Sub(w.m.lastBeat) < w.cfg.Heartbeat/2 {
 		return // an append has just published
 	}
-	w.refill()
+	if w.overtaken() {
+		return
+	}
+	w.acquire(Wait)
+	w.m.refill()
+	w.heed()
+}
+
+// overtaken looks whether the store has more of the shard than this Appender
+// knows, and ends it then. Its heartbeat would tell consumers that what it has
+// published is all there is, while another writer, one that did not know of this
+// one yet, has appended. An append would notice; an idle Appender has none.
+func (w *writer) overtaken() bool {
+	length := w.m.length
+	if info := w.log.Info(); info.Length > length {
+		w.fence("length %d, expected %d", info.Length, length)
+		return true
+	}
+	if w.cfg.ReadTail == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.Heartbeat)
+	defer cancel()
+	// What the log knows is its own memory; the store is asked for a byte behind.
+	if n, _ := w.cfg.ReadTail(ctx, length, w.behind[:]); n > 0 {
+		w.fence("a byte behind the expected length %d", length)
+		return true
+	}
+	return false
 }
 
 // close publishes once more if the cache is behind, and closes the log.
@@ -224,10 +270,11 @@ func (w *writer) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if w.ended == nil && w.settle(ctx) == nil && !w.m.current {
-		w.refill()
+		w.m.refill()
 	}
+	w.release()
 	w.a.q.tidy(time.Now().Add(time.Second))
-	w.a.closeErr = w.log.Close()
+	w.closeErr = w.log.Close()
 }
 
 // load makes the mirror continue a log of the given length.
@@ -251,24 +298,4 @@ func (w *writer) load(ctx context.Context, info durable.Info) error {
 	}
 	w.m.jump(info.Length, buf)
 	return nil
-}
-
-// flush and refill run the mirror within the time that the cache may take.
-func (w *writer) flush() {
-	ctx, cancel := w.cacheContext()
-	defer cancel()
-	w.m.flush(ctx)
-}
-
-func (w *writer) refill() {
-	ctx, cancel := w.cacheContext()
-	defer cancel()
-	w.m.refill(ctx)
-}
-
-func (w *writer) cacheContext() (context.Context, context.CancelFunc) {
-	if w.cfg.CacheTimeout < 0 || w.cfg.Cache == nil {
-		return context.Background(), func() {}
-	}
-	return context.WithTimeout(context.Background(), w.cfg.CacheTimeout)
 }

@@ -80,6 +80,10 @@ type Host struct {
 // Devices lists this machine's RDMA devices by name. No device is not an error.
 func Devices() ([]Device, error) { return Host{}.Devices() }
 
+// Netdevs lists the netdevs of this network namespace with their addresses,
+// loopback included.
+func Netdevs() ([]Netdev, error) { return hostNetdevs() }
+
 // DeviceFor chooses device, port and GID to talk to a peer: see [Host.Choose].
 func DeviceFor(q Query) (Choice, error) { return Host{}.Choose(q) }
 

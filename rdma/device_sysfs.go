@@ -23,6 +23,13 @@ func (h Host) Devices() ([]Device, error) {
 	return h.devices(netdevs)
 }
 
+// DevicesIn lists the RDMA devices of a sysfs tree, which is /sys when it is nil,
+// on netdevs that are known: of another machine, or of a fixture. It is a pure
+// function of its arguments.
+func DevicesIn(sys fs.FS, netdevs []Netdev) ([]Device, error) {
+	return Host{Sysfs: sys}.devices(netdevs)
+}
+
 func (h Host) devices(netdevs []Netdev) ([]Device, error) {
 	sys := h.sysfs()
 	names, err := fs.ReadDir(sys, classDir)

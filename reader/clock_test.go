@@ -33,9 +33,9 @@ func TestPathRestIgnoresTheWallClock(t *testing.T) {
 	}
 	c := newCluster(Config{})
 	defer c.cancel()
-	c.peer = newPeer(c, cluster.Node{Name: "fabric"})
-	c.peer.live.Store(&[]*path{p})
-	if at := c.pathsBack(); at.Sub(back) != 50*time.Millisecond {
+	node := newPeer(c, cluster.Node{Name: "fabric"})
+	node.give(p)
+	if at := node.backAt(back); at.Sub(back) != 50*time.Millisecond {
 		t.Fatalf("the path is back in %v, want 50 ms", at.Sub(back))
 	}
 }

@@ -1,9 +1,9 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,26 +16,26 @@ import (
 	"github.com/rmatail/rmatail/fallback/durable"
 )
 
-// Cluster is a process's view of one node and its durable store: connections,
-// one poller and one set of limits, shared by all Readers opened from it. Safe
-// for concurrent use.
+// Cluster is a process's view of the nodes of one site and their durable store:
+// connections, one poller and one set of limits, shared by all Readers opened from
+// it. Safe for concurrent use.
 type Cluster struct {
-	cfg   Config
-	peer  *peer // nil without a server
-	dir   *durable.Dir
-	gate  *gate
-	count counters
+	cfg    Config
+	name   string                 // of the nodes together, for metrics
+	roster atomic.Pointer[roster] // nil without nodes
+	dir    *durable.Dir
+	gate   *gate
+	count  counters
+	hangar hangar
+	// runPeer keeps the connections to a node: (*peer).run but in tests.
+	runPeer func(p *peer, after time.Duration)
 
 	ctx     context.Context // ends with the Cluster; bounds its dials
 	cancel  context.CancelFunc
 	stop    <-chan struct{}
-	tasks   sync.WaitGroup
+	tasks   sync.WaitGroup // see spawn
 	pollNow chan struct{}
 	metrics prometheus.Collector // registered, or nil; taken by Close
-
-	// blind is set while no memory path answers the poller: lengths then come from
-	// the store.
-	blind atomic.Bool
 
 	// pages are what the poller reads. The list and each page's shards are
 	// replaced under mu, never changed: the poller takes them without a lock.
@@ -45,30 +45,33 @@ type Cluster struct {
 		sync.Mutex
 		closed  bool
 		follows map[shardKey]*follow
+		nics    map[string]*nic // by device
 	}
 }
 
-// Open connects to the node of cfg and starts following nothing yet. A node that
-// is away is an error only if no durable directory is set. ctx bounds the first
-// connections.
+// Open connects to the nodes of cfg and starts following nothing yet. That none of
+// them answers is an error only if no durable directory is set. ctx bounds the
+// first connections.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	c := newCluster(cfg)
-	var s store = nodeStore{c}
-	if cfg.Dir != "" {
-		if c.dir, err = durable.Open(cfg.Dir, durable.Options{Logger: cfg.Logger, ReadOnly: true}); err != nil {
-			c.cancel()
-			return nil, err
-		}
-		s = c.dir
+	var view *cluster.View
+	var changed <-chan struct{}
+	if cfg.Cluster != nil {
+		view, changed = cfg.Cluster.View()
+	}
+	s, err := c.openStore(view)
+	if err != nil {
+		c.cancel()
+		return nil, err
 	}
 	c.gate = newGate(s, cfg, &c.count)
-	if cfg.Cluster != nil {
-		view, _ := cfg.Cluster.View()
-		if err := c.connect(ctx, view.Nodes[0]); err != nil {
+	if view != nil {
+		c.name = cmp.Or(cfg.Server, view.Name)
+		if err := c.connect(ctx, view, changed); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 	}
@@ -77,32 +80,44 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 }
 
 func newCluster(cfg Config) *Cluster {
-	c := &Cluster{cfg: cfg, pollNow: make(chan struct{}, 1)}
+	c := &Cluster{cfg: cfg, pollNow: make(chan struct{}, 1), runPeer: (*peer).run}
 	c.mu.follows = map[shardKey]*follow{}
+	c.mu.nics = map[string]*nic{}
 	c.pages.Store(new([]*page))
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.stop = c.ctx.Done()
 	return c
 }
 
-func (c *Cluster) connect(ctx context.Context, node cluster.Node) error {
-	c.peer = newPeer(c, node)
-	c.tasks.Go(c.peer.run)
-	poll := &poller{c: c}
-	c.tasks.Go(poll.run)
-	select {
-	case <-c.peer.ready:
-		switch {
-		case c.peer.err == nil:
-		case c.dir != nil:
-			c.cfg.Logger.Warn("node not reached, reading from the durable directory", "node", node.Name, "dir", c.cfg.Dir, "err", c.peer.err)
-		default:
-			return fmt.Errorf("%w; start it with 'rmatail serve', or set a durable directory to read without it", c.peer.err)
-		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// spawn runs f as a task that Close waits for. It does not once Close has begun.
+func (c *Cluster) spawn(f func()) (running bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.closed {
+		return false
 	}
+	c.tasks.Go(f)
+	return true
+}
+
+// nic returns the budget of the network device that a connection goes over; nil for
+// shared memory. All tcp shares one, as its device is the kernel's choice.
+func (c *Cluster) nic(m memory) *nic {
+	device := "tcp"
+	switch m := m.(type) {
+	case shmMemory:
+		return nil
+	case rdmaMemory:
+		device = "rdma " + m.Path.Device
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.mu.nics[device]
+	if b == nil {
+		b = newNIC(c.cfg.BytesInFlight)
+		c.mu.nics[device] = b
+	}
+	return b
 }
 
 // register offers the counters to the Registerer. A second Cluster for the same
@@ -142,17 +157,6 @@ func (c *Cluster) Close() error {
 	return nil
 }
 
-// Stats returns what was done so far.
-func (c *Cluster) Stats() Stats {
-	s := c.count.snapshot()
-	s.Transport, s.Why = "none", "no node is set"
-	if c.peer != nil {
-		st := c.peer.status.Load()
-		s.Transport, s.Why = st.transport, st.why
-	}
-	return s
-}
-
 // Stat asks the durable store about a shard. Errors match wire.ErrUnknownShard
 // and the other sentinels of fallback/wire.
 func (c *Cluster) Stat(ctx context.Context, shard string) (durable.Info, error) {
@@ -162,27 +166,6 @@ func (c *Cluster) Stat(ctx context.Context, shard string) (durable.Info, error) 
 // List returns up to limit shards of the durable store behind a name.
 func (c *Cluster) List(ctx context.Context, after string, limit int) ([]durable.Entry, error) {
 	return c.gate.store.List(ctx, after, limit)
-}
-
-// paths returns the memory paths that are up, best first. The result is shared:
-// it is not to be changed.
-func (c *Cluster) paths(now time.Time) []*path {
-	if c.peer == nil {
-		return nil
-	}
-	live := *c.peer.live.Load()
-	for i, p := range live {
-		if !p.up(now) {
-			up := append([]*path(nil), live[:i]...) // rare: something is wrong
-			for _, p := range live[i+1:] {
-				if p.up(now) {
-					up = append(up, p)
-				}
-			}
-			return up
-		}
-	}
-	return live
 }
 
 // pathsChanged wakes the poller and every Reader: what waits for a path, or
@@ -200,36 +183,6 @@ func (c *Cluster) wakeAll() {
 		f.wake()
 		f.mu.Unlock()
 	}
-}
-
-// view returns what a Reader of f decides upon, with the paths that are up.
-func (c *Cluster) view(f *follow, now time.Time) (view, published, []*path) {
-	paths := c.paths(now)
-	v, pub := f.view(now, len(paths), c.blind.Load() || len(paths) == 0)
-	if len(paths) == 0 {
-		v.backAt = c.pathsBack()
-	}
-	return v, pub, paths
-}
-
-// pathsBack returns when the first of the paths that rest is up again; zero if
-// none is connected.
-func (c *Cluster) pathsBack() (at time.Time) {
-	if c.peer == nil {
-		return at
-	}
-	for _, p := range *c.peer.live.Load() {
-		select {
-		case <-p.Lost():
-		default:
-			until := p.restUntil.Load()
-			if until == nil { // it has come since it was asked for
-				return time.Now()
-			}
-			at = earliest(at, *until)
-		}
-	}
-	return at
 }
 
 // follow returns the shared state of a shard under an incarnation, with r among
@@ -258,11 +211,13 @@ func (c *Cluster) pollPage(f *follow) {
 	pages := *c.pages.Load()
 	i := c.pageOf(pages, f)
 	if i < 0 {
-		g := &page{key: layout.StreamHash(f.shard.Stream), number: f.shard.Page()}
+		g := newPage(c.roster.Load(), f.shard)
 		g.shards.Store(&[]*follow{f})
+		f.page = g
 		pages = append(slices.Clone(pages), g)
 		c.pages.Store(&pages)
 	} else {
+		f.page = pages[i]
 		shards := append(slices.Clone(*pages[i].shards.Load()), f)
 		pages[i].shards.Store(&shards)
 	}
@@ -304,40 +259,4 @@ func (c *Cluster) pollSoon() {
 // without returns a copy of s without x.
 func without[T comparable](s []T, x T) []T {
 	return slices.DeleteFunc(slices.Clone(s), func(y T) bool { return y == x })
-}
-
-// nodeStore is the durable store of the connected node.
-type nodeStore struct{ c *Cluster }
-
-func (n nodeStore) remote() (*durable.Remote, error) {
-	if n.c.peer != nil {
-		if client := n.c.peer.client.Load(); client != nil {
-			return durable.NewRemote(client), nil
-		}
-	}
-	return nil, errNoStore
-}
-
-func (n nodeStore) Stat(ctx context.Context, shard string) (durable.Info, error) {
-	r, err := n.remote()
-	if err != nil {
-		return durable.Info{}, err
-	}
-	return r.Stat(ctx, shard)
-}
-
-func (n nodeStore) ReadAt(ctx context.Context, shard string, pos uint64, p []byte) (int, error) {
-	r, err := n.remote()
-	if err != nil {
-		return 0, err
-	}
-	return r.ReadAt(ctx, shard, pos, p)
-}
-
-func (n nodeStore) List(ctx context.Context, after string, limit int) ([]durable.Entry, error) {
-	r, err := n.remote()
-	if err != nil {
-		return nil, err
-	}
-	return r.List(ctx, after, limit)
 }

@@ -111,6 +111,10 @@ type Config struct {
 	DurableConcurrency int
 	// DurableBytesPerSecond caps the durable reads of this process. 0: no cap.
 	DurableBytesPerSecond int64
+	// BytesInFlight bounds the bytes of data reads that are on their way over one
+	// network device: an RDMA device, or all tcp together. A single read may exceed
+	// it. 256 MiB.
+	BytesInFlight int64
 	// Prefetch bounds the bytes that one Reader holds, delivered or read ahead,
 	// 128 KiB to 16 MiB. 1 MiB.
 	Prefetch int
@@ -126,6 +130,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.HedgeDelay = cmp.Or(c.HedgeDelay, 30*time.Millisecond)
 	c.DurableDelay = cmp.Or(c.DurableDelay, time.Second)
 	c.DurableConcurrency = cmp.Or(c.DurableConcurrency, 4)
+	c.BytesInFlight = cmp.Or(c.BytesInFlight, 256<<20)
 	c.Prefetch = cmp.Or(c.Prefetch, 1<<20)
 	if c.RDMA == (rdma.Config{}) {
 		c.RDMA = rdma.DefaultConfig()
@@ -165,6 +170,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("%w: read timeout %v, hedge delay %v, durable delay %v; none can be negative", ErrConfig, c.ReadTimeout, c.HedgeDelay, c.DurableDelay)
 	case c.DurableConcurrency < 0 || c.DurableBytesPerSecond < 0:
 		return fmt.Errorf("%w: %d durable reads at once, %d bytes a second; neither can be negative", ErrConfig, c.DurableConcurrency, c.DurableBytesPerSecond)
+	case c.BytesInFlight < 0:
+		return fmt.Errorf("%w: %d bytes in flight; it cannot be negative", ErrConfig, c.BytesInFlight)
 	case c.Prefetch < 128<<10 || c.Prefetch > 16<<20:
 		return fmt.Errorf("%w: prefetch of %d bytes, want 128 KiB to 16 MiB", ErrConfig, c.Prefetch)
 	}

@@ -25,10 +25,6 @@ var (
 	ErrClosed = errors.New("reader is closed")
 )
 
-// errNoStore is returned when no durable store can be reached: the node that
-// owns it is away and Config.Dir is empty.
-var errNoStore = errors.New("no durable store in reach: the node is away and no directory is set (Config.Dir, --dir)")
-
 // GapError is returned when bytes that were to be delivered next no longer
 // exist. What to do (halt, go on at First, go on at the end) is the caller's
 // decision: Seek takes it.

@@ -26,7 +26,7 @@ func readAll(t *testing.T, c *Cluster, from From, pause time.Duration) (by [sour
 	for {
 		b, err := r.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			if _, pub, _ := c.view(r.f, time.Now()); pos != pub.length && pos != r.f.mu.stored {
+			if pub := r.f.published(); pos != pub.length && pos != r.f.mu.stored {
 				t.Errorf("ended at %d of %d", pos, pub.length)
 			}
 			return by

@@ -36,6 +36,8 @@ type faults struct {
 	flip                       float64 // one bit is wrong
 	zero                       float64 // zeroes
 	deadline, broken           float64
+	slow                       float64 // answered after delay
+	delay                      time.Duration
 }
 
 const imagesKept = 6
@@ -65,18 +67,38 @@ func (f *fabric) set(mix faults) {
 	f.mix = mix
 }
 
-func (f *fabric) newBatch(size int) (batch, error) { return &fabricBatch{f: f, room: size}, nil }
-func (f *fabric) Lost() <-chan struct{}            { return f.lost }
-func (f *fabric) Err() error                       { return errBroken }
-func (f *fabric) Close() error                     { return nil }
+func (f *fabric) newBatch(size int) (batch, error) {
+	if f.down() {
+		return nil, errBroken
+	}
+	return &fabricBatch{f: f, room: size}, nil
+}
+
+func (f *fabric) Lost() <-chan struct{} { return f.lost }
+func (f *fabric) Err() error            { return errBroken }
+func (f *fabric) Close() error          { return nil }
+
+// down reports whether the connection is lost.
+func (f *fabric) down() bool {
+	select {
+	case <-f.lost:
+		return true
+	default:
+		return false
+	}
+}
 
 var errBroken = errors.New("fabric: completion with error")
 
+// fabricBatch is answered at once, or after a time that is decided when it is posted.
 type fabricBatch struct {
 	f        *fabric
 	room     int
 	reads    []fabricRead
 	deadline time.Time
+	due      time.Time // when it is answered; zero: never
+	broken   bool
+	posted   bool
 }
 
 var poison = bytes.Repeat([]byte{0xDB}, 1<<16)
@@ -87,7 +109,7 @@ type fabricRead struct {
 }
 
 func (b *fabricBatch) Add(off uint64, n int) []byte {
-	if n <= 0 || n > b.room || off+uint64(n) > uint64(len(b.f.arena.Bytes())) {
+	if n <= 0 || n > b.room || off+uint64(n) > uint64(len(b.f.arena.Bytes())) || b.posted {
 		return nil
 	}
 	b.room -= n
@@ -96,28 +118,67 @@ func (b *fabricBatch) Add(off uint64, n int) []byte {
 	return to
 }
 
-func (b *fabricBatch) Post(deadline time.Time) error { b.deadline = deadline; return nil }
-
-func (b *fabricBatch) Wait() error {
+func (b *fabricBatch) Post(deadline time.Time) error {
 	f := b.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.hit("deadline", f.mix.deadline) {
-		f.mu.Unlock()
-		<-time.After(time.Until(b.deadline))
-		f.mu.Lock()
-		return os.ErrDeadlineExceeded
+	if b.posted || len(b.reads) == 0 {
+		panic("fabric: post of a batch that is posted or empty")
 	}
-	if f.hit("broken", f.mix.broken) {
+	if f.down() {
 		return errBroken
 	}
-	for _, i := range f.rng.Perm(len(b.reads)) { // no order between the reads of a batch
-		f.read(b.reads[i].off, b.reads[i].to)
+	b.posted, b.deadline, b.due = true, deadline, time.Now()
+	if f.hit("deadline", f.mix.deadline) {
+		b.due = time.Time{}
+		return nil
+	}
+	b.broken = f.hit("broken", f.mix.broken)
+	if f.mix.delay > 0 && f.hit("slow", f.mix.slow) {
+		b.due = b.due.Add(f.mix.delay)
 	}
 	return nil
 }
 
+func (b *fabricBatch) Await(until time.Time) (settled bool, err error) {
+	if !b.posted {
+		panic("fabric: wait for a batch that is not posted")
+	}
+	f := b.f
+	end := earliest(until, b.deadline)
+	if !b.due.IsZero() {
+		end = earliest(end, b.due)
+	}
+	if d := time.Until(end); d > 0 { // of the race detector several due timers at once are too much (golang/go#78156)
+		select {
+		case <-time.After(d):
+		case <-f.lost:
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.down() || !b.due.IsZero() && !b.due.After(end) && b.broken:
+		b.posted = false
+		return true, errBroken
+	case b.due.IsZero() || b.due.After(end):
+		if until.Before(b.deadline) {
+			return false, nil
+		}
+		b.posted = false
+		return true, os.ErrDeadlineExceeded
+	}
+	b.posted = false
+	for _, i := range f.rng.Perm(len(b.reads)) { // no order between the reads of a batch
+		f.read(b.reads[i].off, b.reads[i].to)
+	}
+	return true, nil
+}
+
 func (b *fabricBatch) Reset() {
+	if b.posted {
+		panic("fabric: Reset of a batch in flight")
+	}
 	for _, r := range b.reads {
 		b.room += len(r.to)
 		copy(r.to, poison) // a slice that is used after its end shows
@@ -125,7 +186,13 @@ func (b *fabricBatch) Reset() {
 	b.reads = nil
 }
 
-func (b *fabricBatch) Release() { b.Reset() }
+// Release while reads are on their way leaves the memory to them.
+func (b *fabricBatch) Release() {
+	if !b.posted {
+		b.Reset()
+	}
+	b.posted = false
+}
 
 func (f *fabric) hit(kind string, p float64) bool {
 	if p == 0 || f.rng.Float64() >= p {
@@ -133,6 +200,13 @@ func (f *fabric) hit(kind string, p float64) bool {
 	}
 	f.injected[kind]++
 	return true
+}
+
+// count returns how often something was injected.
+func (f *fabric) count(kind string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.injected[kind]
 }
 
 func (f *fabric) read(off uint64, to []byte) {
@@ -203,8 +277,8 @@ func wrongAt(data []byte, pos uint64) int {
 	return -1
 }
 
-// bareCluster is a Cluster without connections: everything but the connecting is
-// the real code.
+// bareCluster is a Cluster of one node without connections: everything but the
+// connecting is the real code.
 func bareCluster(t testing.TB, s store) *Cluster {
 	cfg, err := Config{Server: "fabric:0"}.withDefaults()
 	if err != nil {
@@ -212,8 +286,30 @@ func bareCluster(t testing.TB, s store) *Cluster {
 	}
 	c := newCluster(cfg)
 	c.gate = newGate(s, cfg, &c.count)
-	c.peer = newPeer(c, cluster.Node{Name: "fabric"})
+	c.members(t, cfg.Cluster)
 	return c
+}
+
+// members makes the nodes of a source the Cluster's, without dialling them.
+func (c *Cluster) members(t testing.TB, s cluster.Source) {
+	view, _ := s.View()
+	ro := &roster{view: view}
+	for _, node := range view.Nodes {
+		ro.peers = append(ro.peers, newPeer(c, node))
+	}
+	c.name = view.Nodes[0].Name
+	c.roster.Store(ro)
+}
+
+// only is the one node of a Cluster.
+func (c *Cluster) only() *peer { return c.roster.Load().peers[0] }
+
+// give makes paths those of a node that is connected.
+func (p *peer) give(paths ...*path) {
+	for _, via := range paths {
+		via.peer = p
+	}
+	p.live.Store(&paths)
 }
 
 // fabricCluster is a Cluster over the fabric.
@@ -229,7 +325,7 @@ func fabricClusterAs(t *testing.T, f *fabric, s store, as Source) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.peer.live.Store(&[]*path{p})
-	c.tasks.Go((&poller{c: c}).run)
+	c.only().give(p)
+	c.tasks.Go(newPoller(c).run)
 	return c
 }

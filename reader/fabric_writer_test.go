@@ -124,7 +124,7 @@ func (w *fabricWriter) run(seed, total uint64) {
 		if rng.IntN(8) == 0 {
 			w.f.keep()
 		}
-		<-time.After(time.Duration(rng.IntN(4000)) * time.Microsecond)
+		<-time.After(time.Duration(1+rng.IntN(4000)) * time.Microsecond)
 	}
 	w.store.set(func(s *positionStore) { s.info.Sealed = true })
 	w.publish(layout.FlagSealed)

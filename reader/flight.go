@@ -58,28 +58,55 @@ type span struct {
 	descs    []byte // the extent's descriptors; nil when the length's own CRC proves all
 }
 
-// flight is one batch of data reads on its way, or landed: its spans are
-// verified and delivered one after the other. Its bytes live until release.
-type flight struct {
-	via   *path
-	hash  layout.Hash
-	pub   published
-	from  uint64 // first wanted byte
-	to    uint64 // end of the last span
-	spans [maxSpans]span
-	n     int   // spans
-	next  int   // span to deliver next
-	b     batch // of via
-	size  int
-	state flightState
+// order is what a flight is to read.
+type order struct {
+	via      *path
+	partial  bool // via's node is a partial replica
+	hash     layout.Hash
+	pub      published
+	from, to uint64        // wanted bytes, at most maxSpans extents of them; to is on a chunk border or the length
+	pre      prefix        // at from
+	timeout  time.Duration // of each of its batches
+	// alone: nobody does anything else until the flight has landed.
+	alone bool
+}
 
-	deadline time.Time
+// cost is what the order takes of its device's budget.
+func (o *order) cost() int64 { return int64(o.to - o.from) }
+
+// flight is one order on its way, or landed: its spans are verified and delivered
+// one after the other. First the places that are not known are read, then the data.
+// Its bytes live until release. One goroutine at a time.
+type flight struct {
+	order
+	spans [maxSpans]span
+	n     int // spans
+	next  int // span to deliver next
+
+	extents int                 // of the order, at spans[0].place and on
+	unknown uint8               // bit i: the place of extent i is not known
+	sets    [maxSpans][2][]byte // its two candidate sets, on their way
+	located int                 // sets that were read
+
+	b     batch
+	of    *path // whose b is
+	size  int   // of b
+	state flightState
+	err   error // why it ended
+
+	payer *budget // nil: not bounded
+	paid  int64   // by payer, until the flight has landed or failed
+
+	posted   time.Time // when what is on its way was
+	deadline time.Time // of what is on its way
 }
 
 type flightState int
 
 const (
-	flightEmpty flightState = iota
+	flightEmpty    flightState = iota
+	flightDeferred             // an order, not begun
+	flightLocating
 	flightPosted
 	flightLanded
 )
@@ -88,41 +115,86 @@ const (
 	smallFlight  = 16 << 10 // the smallest batch: what a steady tail needs
 	littleFlight = smallFlight - flightSlack
 	// flightSlack is what a flight may need beside the wanted bytes: the prefix of
-	// the first chunk, and descriptors.
+	// the first chunk, and descriptors. The places that are read before need less
+	// than the smallest batch.
 	flightSlack = layout.ChunkSize + maxSpans*(layout.DescriptorsSize+8)
 )
 
-// plan lays the reads of [from, pub.length) into the flight, at most limit
-// bytes, over the places of consecutive extents. pre is the prefix at from.
-func (f *flight) plan(via *path, h layout.Hash, pub published, from uint64, pre prefix, at []place, limit int, deadline time.Time) error {
-	f.hash, f.pub, f.from, f.n, f.next, f.deadline = h, pub, from, 0, 0, deadline
-	end := from&^(layout.ExtentSize-1) + uint64(len(at))*layout.ExtentSize
-	end = min(end, pub.length)
-	if end-from > uint64(limit) { // cut on a chunk border: only the length itself proves a partial chunk
-		end = max((from+uint64(limit))&^(layout.ChunkSize-1), from&^(layout.ChunkSize-1)+layout.ChunkSize)
+// Does not compile when the places do not fit.
+const _ = uint(smallFlight - maxSpans*2*layout.SetSize)
+
+// cut moves the end of a flight from a position to where its last chunk can be
+// proven: only the length itself proves a partial one.
+func cut(from, to, length uint64) uint64 {
+	if to < length {
+		to = max(to&^(layout.ChunkSize-1), from&^(layout.ChunkSize-1)+layout.ChunkSize)
 	}
-	if err := f.room(via, int(end-from)); err != nil {
-		return err
+	return min(to, length)
+}
+
+// start begins to carry out an order. After an error nothing is on its way.
+func (f *flight) start(o order, known *places) error {
+	f.order, f.n, f.next, f.extents, f.unknown, f.located, f.err = o, 0, 0, 0, 0, 0, nil
+	err := f.room(int(o.to - o.from))
+	if err == nil {
+		err = f.locate(known)
 	}
-	tail, _ := layout.Tail(pub.length)
-	g := via.geometry
-	for _, k := range at {
-		if from >= end {
-			break
+	if err != nil {
+		f.end(err)
+	}
+	return err
+}
+
+// locate posts what is to be read first: the places, or, if all are known, the data.
+func (f *flight) locate(known *places) error {
+	o := &f.order
+	g := o.via.geometry
+	for e := layout.Extent(o.from); e <= layout.Extent(o.to-1); e++ {
+		i := f.extents
+		k, ok := known.find(o.via.epoch, e)
+		if !ok {
+			k = place{extent: e}
+			for j, set := range g.ExtentSetsOf(o.hash, e) {
+				f.sets[i][j] = f.b.Add(g.ExtentSet(set), layout.SetSize)
+			}
+			if f.sets[i][1] == nil {
+				break // the batch is full: fewer extents this time
+			}
+			f.unknown |= 1 << i
+			f.located += 2
 		}
-		s := span{place: k, from: from, to: min(end, (k.extent+1)*layout.ExtentSize), start: from}
-		if !pre.known { // changes nothing for later spans, which begin on a border
+		f.spans[i].place = k
+		f.extents++
+	}
+	switch {
+	case f.extents == 0:
+		return errBatchRoom
+	case f.unknown == 0:
+		return f.lay()
+	}
+	f.state = flightLocating
+	return f.post()
+}
+
+// lay lays the reads of the located extents into the batch and posts them.
+func (f *flight) lay() error {
+	f.to = min(f.to, (f.spans[0].extent+uint64(f.extents))*layout.ExtentSize)
+	tail, _ := layout.Tail(f.pub.length)
+	g, from := f.via.geometry, f.from
+	for i := range f.extents {
+		s := &f.spans[i]
+		s.from, s.to, s.start = from, min(f.to, (s.extent+1)*layout.ExtentSize), from
+		if !f.pre.known && i == 0 { // later spans begin on a border
 			s.start = from &^ (layout.ChunkSize - 1)
 		}
-		base := k.extent * layout.ExtentSize
-		s.data = f.b.Add(g.ExtentSlot(k.index)+(s.start-base), int(s.to-s.start))
+		s.data = f.b.Add(g.ExtentSlot(s.index)+(s.start-s.extent*layout.ExtentSize), int(s.to-s.start))
+		s.descs = nil
 		if layout.Chunk(s.start) != tail {
-			s.descs = f.b.Add(g.Descriptors(k.index), layout.DescriptorsSize)
+			s.descs = f.b.Add(g.Descriptors(s.index), layout.DescriptorsSize)
 		}
 		if s.data == nil || layout.Chunk(s.start) != tail && s.descs == nil {
 			break // the batch is full: fewer spans this time
 		}
-		f.spans[f.n] = s
 		f.n++
 		from = s.to
 	}
@@ -130,7 +202,8 @@ func (f *flight) plan(via *path, h layout.Hash, pub published, from uint64, pre 
 	if f.n == 0 {
 		return errBatchRoom
 	}
-	return nil
+	f.state = flightPosted
+	return f.post()
 }
 
 // batchSize is the memory of a batch for n wanted bytes: a power of two, as the
@@ -143,61 +216,127 @@ func batchSize(n int) int {
 	return size
 }
 
-// room makes sure that the flight has an empty batch of the path for n bytes.
-func (f *flight) room(via *path, n int) error {
+// room makes sure that the flight has an empty batch of its path for n bytes.
+func (f *flight) room(n int) error {
 	size := batchSize(n)
-	if f.b != nil && f.via == via && f.size >= size && f.state != flightPosted {
+	if f.b != nil && f.of == f.via && f.size >= size && f.state == flightLanded {
 		f.b.Reset()
-		f.state = flightEmpty
 		return nil
 	}
-	f.release()
-	b, err := via.newBatch(size)
+	f.drop()
+	b, err := f.via.newBatch(size)
 	if err != nil {
 		return err
 	}
-	f.b, f.via, f.size = b, via, size
+	f.b, f.of, f.size = b, f.via, size
 	return nil
 }
 
 func (f *flight) post() error {
-	if err := f.b.Post(f.deadline); err != nil {
-		f.release()
-		return err
+	f.posted = time.Now()
+	f.deadline = f.posted.Add(f.timeout)
+	if s, ok := f.b.(spinner); ok && f.alone {
+		return s.PostSpin(f.deadline)
 	}
-	f.state = flightPosted
-	return nil
+	return f.b.Post(f.deadline)
 }
 
-func (f *flight) land() error {
-	if f.state != flightPosted {
+// await waits until the flight has landed, or until a time before the deadline of
+// what is on its way. It may be called again, also when it has landed or failed.
+func (f *flight) await(until time.Time) (landed bool, err error) {
+	since := f.posted
+	if !f.alone {
+		since = time.Now()
+	}
+	for f.state != flightLanded && f.err == nil {
+		settled, err := f.b.Await(until)
+		if !settled && err == nil {
+			return false, nil
+		}
+		if err == nil {
+			err = f.settled(since)
+		}
+		if err != nil {
+			f.end(err)
+		}
+	}
+	return true, f.err
+}
+
+// finish waits until the flight has landed or failed.
+func (f *flight) finish() error {
+	for {
+		if landed, err := f.await(f.deadline); landed {
+			return err
+		}
+	}
+}
+
+// settled goes on with what is next when a batch has settled that was waited for
+// since a time.
+func (f *flight) settled(since time.Time) error {
+	now := time.Now()
+	if f.state == flightPosted {
+		f.via.took(now, int(f.to-f.from), f.posted, latest(since, f.posted))
+		f.land()
 		return nil
 	}
-	if err := f.b.Wait(); err != nil {
-		f.release()
-		return err
+	f.via.took(now, 0, f.posted, since)
+	for i := range f.extents {
+		if f.unknown&(1<<i) == 0 {
+			continue
+		}
+		k, ok := findPlace(f.via.geometry, f.hash, f.spans[i].extent, f.sets[i])
+		if !ok {
+			f.extents = i // the first that the node lacks ends the flight
+			break
+		}
+		f.spans[i].place = k
 	}
-	f.state = flightLanded
-	return nil
+	f.sets = [maxSpans][2][]byte{}
+	if f.extents == 0 {
+		f.to = f.from
+		f.land()
+		return nil
+	}
+	f.b.Reset()
+	return f.lay()
 }
 
-// settle is post and land.
-func (f *flight) settle() error {
-	if err := settle(f.b, f.deadline); err != nil {
-		f.release()
-		return err
-	}
+// end gives up after an error.
+func (f *flight) end(err error) {
+	f.release()
+	f.err = err
+}
+
+func (f *flight) land() {
 	f.state = flightLanded
-	return nil
+	f.repay()
+}
+
+// pay notes that the flight has n bytes of a budget.
+func (f *flight) pay(b *budget, n int64) { f.payer, f.paid = b, n }
+
+// repay gives them back.
+func (f *flight) repay() {
+	if f.payer != nil {
+		f.payer.give(f.paid)
+	}
+	f.payer, f.paid = nil, 0
 }
 
 // release gives the batch back; the spans die. A batch with reads still on
 // their way is recycled by its connection when they have settled.
 func (f *flight) release() {
+	f.drop()
+	f.repay()
+}
+
+func (f *flight) drop() {
 	if f.b != nil {
 		f.b.Release()
 	}
-	f.b, f.size, f.n, f.next, f.state = nil, 0, 0, 0, flightEmpty
+	f.b, f.of, f.size, f.n, f.next, f.state = nil, nil, 0, 0, 0, flightEmpty
 }
 
 // verify proves the next span, chunk by chunk, and returns its leading bytes

@@ -27,20 +27,19 @@ func newFlightBench(t *testing.T, length int) *flightBench {
 	return &flightBench{fabricWriter: w, via: via, pub: published{length: w.pos, tailCRC: w.tail.crc}}
 }
 
+// order is one for what follows from a position, at most limit bytes.
+func (b *flightBench) order(from uint64, pre prefix, limit int) order {
+	to := min(from+uint64(limit), (layout.Extent(from)+maxSpans)*layout.ExtentSize)
+	return order{via: b.via, hash: b.hash(), pub: b.pub, from: from, to: cut(from, to, b.pub.length), pre: pre, timeout: time.Second}
+}
+
 // fly reads [from, length) into the bench's flight.
 func (b *flightBench) fly(from uint64, pre prefix, limit int) {
 	b.t.Helper()
-	var p places
-	var room [maxSpans]place
-	last := min(layout.Extent(b.pub.length-1), layout.Extent(from)+maxSpans-1)
-	at, err := p.locate(b.via, b.hash(), layout.Extent(from), last, time.Time{}, room[:0])
-	if err != nil {
+	if err := b.f.start(b.order(from, pre, limit), &places{}); err != nil {
 		b.t.Fatal(err)
 	}
-	if err := b.f.plan(b.via, b.hash(), b.pub, from, pre, at, limit, time.Time{}); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := b.f.settle(); err != nil {
+	if err := b.f.finish(); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -193,6 +192,18 @@ func TestFabricFlightWrongPrefix(t *testing.T) {
 	}
 }
 
+// TestCut: a flight ends on a chunk's border or at the length, and brings something.
+func TestCut(t *testing.T) {
+	for _, c := range []struct{ from, to, length, want uint64 }{
+		{0, 8192, 8192, 8192}, {0, 9000, 8192, 8192}, {0, 9000, 10000, 8192}, {0, 1, 10000, 4096}, {5000, 5001, 10000, 8192},
+		{8192, 8193, 10000, 10000}, {9000, 9001, 10000, 10000}, {9000, 9999, 10000, 10000}, {4096, 8192, 10000, 8192},
+	} {
+		if got := cut(c.from, c.to, c.length); got != c.want {
+			t.Errorf("[%d, %d) of %d ends at %d, want %d", c.from, c.to, c.length, got, c.want)
+		}
+	}
+}
+
 // TestFabricFlightCut: a flight that is cut short ends where a descriptor can
 // prove its end, and its reads are no more than is needed.
 func TestFabricFlightCut(t *testing.T) {
@@ -243,16 +254,17 @@ func TestFabricFlightChangesPath(t *testing.T) {
 	m.batches = 0
 	b.via = via
 	b.fly(0, prefixAt(b.hash(), 0), 1<<20)
-	if m.batches != 2 || b.f.via != via { // one to locate, one to read
+	if m.batches != 1 || b.f.via != via { // for the place and for the data
 		t.Fatalf("%d batches of the new path", m.batches)
 	}
 	m.refuse = errBroken
-	if err := b.f.plan(via, b.hash(), b.pub, 0, prefixAt(b.hash(), 0), []place{{}}, 1<<20, time.Time{}); err != nil {
-		t.Fatalf("a batch that fits is not used again: %v", err)
-	}
-	other := &path{memory: m, source: FromTCP, epoch: 1, geometry: via.geometry}
-	if err := b.f.plan(other, b.hash(), b.pub, 0, prefixAt(b.hash(), 0), []place{{}}, 1<<20, time.Time{}); !errors.Is(err, errBroken) {
+	b.fly(0, prefixAt(b.hash(), 0), 1<<20) // a batch that fits is used again
+	b.via = &path{memory: m, source: FromTCP, epoch: 1, geometry: via.geometry}
+	if err := b.f.start(b.order(0, prefixAt(b.hash(), 0), 1<<20), &places{}); !errors.Is(err, errBroken) {
 		t.Fatalf("no batch of the other path: %v", err)
+	}
+	if landed, err := b.f.await(time.Time{}); !landed || !errors.Is(err, errBroken) {
+		t.Fatalf("a flight that did not start: %v, %v", landed, err)
 	}
 }
 

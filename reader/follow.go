@@ -15,6 +15,7 @@ type follow struct {
 	shard layout.Shard
 	key   shardKey
 	hash  layout.Hash
+	page  *page // set when it is polled
 
 	mu struct {
 		sync.Mutex
@@ -23,9 +24,11 @@ type follow struct {
 		sealed   bool      // the store says so
 		seen     bool      // a valid entry was seen
 		misses   int       // looks at the cache that found no entry, before that
+		lacking  uint64    // replicas of the page that have none, in the look under way
 		other    bool      // an entry of another incarnation was seen
-		beat     uint64    // producer's heartbeat, as last seen
-		beatAt   time.Time // when it changed, by this host's clock
+		beat     uint64    // producer's heartbeat, the latest one seen
+		oldBeat  uint64    // the latest of those before it that some replica still has
+		beatAt   time.Time // when it moved, by this host's clock
 		statAt   time.Time // when to ask the store for its length
 		statRest time.Duration
 		readers  []*Reader
@@ -44,25 +47,47 @@ const (
 	statRestMax = 5 * time.Second
 )
 
-// absentMisses looks that find no entry make a shard absent from the cache: more
+// absentMisses looks at all replicas that find no entry make a shard absent from the cache: more
 // than one, as an identity may have been read half written.
 const absentMisses = 2
 
-// missed takes that the cache was looked at and has no entry of the shard.
-func (f *follow) missed() {
+// missed takes that one of the replicas of the length page, as a bit, has no entry
+// of the shard; reachable are those that can be asked. When all of them have said
+// so, the cache has been looked at once.
+//
+// wanted: the shard was never seen, and the others are still to be asked. known:
+// another replica has had the entry.
+func (f *follow) missed(replica, reachable uint64) (wanted, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.mu.misses++; f.mu.misses == absentMisses && !f.mu.seen {
-		f.wake()
+	if f.mu.seen || f.mu.misses >= absentMisses {
+		return false, f.mu.seen
 	}
+	f.mu.lacking |= replica
+	if reachable&^f.mu.lacking != 0 {
+		return true, false
+	}
+	f.mu.lacking = 0
+	if f.mu.misses++; f.mu.misses < absentMisses {
+		return true, false
+	}
+	f.wake()
+	return false, false
 }
 
-// view returns what a Reader decides upon. blind says that no length comes from
-// the cache at present.
-func (f *follow) view(now time.Time, paths int, blind bool) (view, published) {
+// moved takes that the length page has other replicas now.
+func (f *follow) moved() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v := view{now: now, length: f.mu.pub.length, stored: f.mu.stored, paths: paths}
+	f.mu.lacking = 0
+}
+
+// view returns what a Reader decides upon, but for the paths. blind says that no
+// length comes from the cache at present.
+func (f *follow) view(now time.Time, blind bool) (view, published) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v := view{now: now, length: f.mu.pub.length, stored: f.mu.stored}
 	v.sealed = f.mu.pub.sealed || f.mu.sealed
 	v.blind = blind
 	v.absent = !blind && !f.mu.seen && f.mu.misses >= absentMisses
@@ -78,6 +103,20 @@ func (f *follow) view(now time.Time, paths int, blind bool) (view, published) {
 		v.statAt = f.mu.beatAt.Add(beatStale)
 	}
 	return v, f.mu.pub
+}
+
+// published returns the greatest valid length.
+func (f *follow) published() published {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.pub
+}
+
+// end returns how far bytes are known to exist.
+func (f *follow) end() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return max(f.mu.pub.length, f.mu.stored)
 }
 
 // entry takes a shard entry from a length page. It returns why the entry was
@@ -99,8 +138,8 @@ func (f *follow) entry(e layout.Entry, now time.Time) (why reason, moved bool) {
 		return reasonEntry, false
 	}
 	f.mu.seen = true
-	if e.HeartbeatMS != f.mu.beat {
-		f.mu.beat, f.mu.beatAt = e.HeartbeatMS, now
+	if f.beats(e.HeartbeatMS) {
+		f.mu.beatAt = now
 		f.mu.statAt, f.mu.statRest = time.Time{}, 0
 	}
 	sealed := e.Flags&layout.FlagSealed != 0
@@ -113,6 +152,22 @@ func (f *follow) entry(e layout.Entry, now time.Time) (why reason, moved bool) {
 	f.mu.pub = published{e.Length, e.TailCRC, sealed}
 	f.wake()
 	return proven, true
+}
+
+// beats takes a heartbeat and reports whether the producer lives. That of a replica
+// which is behind is an old one, again and again: no sign of life. One that rises is,
+// also when it is an old one, as the producer's clock may have been set back. The
+// lock is held.
+func (f *follow) beats(beat uint64) bool {
+	switch {
+	case beat > f.mu.beat:
+		f.mu.beat = beat
+	case beat < f.mu.beat && beat > f.mu.oldBeat:
+		f.mu.oldBeat = beat
+	default:
+		return false
+	}
+	return true
 }
 
 // claimStat lets one Reader of many ask the store.

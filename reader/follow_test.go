@@ -57,7 +57,7 @@ func TestFollowEntry(t *testing.T) {
 		{entry(ours, 120, 3, layout.FlagSealed), proven, true, 120, true},
 	} {
 		why, moved := f.entry(step.entry, at(i))
-		v, pub := f.view(at(i), 1, false)
+		v, pub := f.view(at(i), false)
 		if why != step.why || moved != step.moved || pub.length != step.length || v.length != step.length || v.sealed != step.sealed {
 			t.Fatalf("step %d: %v, %v, %+v, %+v", i, why, moved, v, pub)
 		}
@@ -79,7 +79,7 @@ func TestFollowEntry(t *testing.T) {
 func TestFollowAsksTheStore(t *testing.T) {
 	f, _ := testFollow()
 	statAt := func(ms int, blind bool) int {
-		v, _ := f.view(at(ms), 1, blind)
+		v, _ := f.view(at(ms), blind)
 		return int(v.statAt.Sub(t0) / time.Millisecond)
 	}
 	f.entry(entry(ours, 100, 1, 0), at(0))
@@ -211,12 +211,61 @@ func TestFollowInfo(t *testing.T) {
 		{durable.Info{Incarnation: ours, Length: 150}, 200, true, false},
 	} {
 		f.info(step.info)
-		v, _ := f.view(at(0), 0, true)
+		v, _ := f.view(at(0), true)
 		if v.stored != step.stored || v.sealed != step.sealed || woken(r) != step.woken {
 			t.Fatalf("step %d: %+v", i, v)
 		}
 	}
-	if v, _ := f.view(at(0), 0, true); !v.statAt.IsZero() {
+	if v, _ := f.view(at(0), true); !v.statAt.IsZero() {
 		t.Fatal("the length of a sealed shard is asked for")
+	}
+}
+
+// TestFollowMissed: only when every replica that can be asked has said so, and twice,
+// a shard is absent from the cache.
+func TestFollowMissed(t *testing.T) {
+	f, r := testFollow()
+	absent := func() bool { v, _ := f.view(at(0), false); return v.absent }
+	for i, step := range []struct {
+		replica, reachable uint64
+		wanted, absent     bool
+	}{
+		{1, 7, true, false}, {1, 7, true, false}, {2, 7, true, false}, {4, 7, true, false}, // once
+		{4, 7, true, false}, {2, 6, false, true}, // replica 1 cannot be asked any more
+		{1, 7, false, true},
+	} {
+		wanted, known := f.missed(step.replica, step.reachable)
+		if wanted != step.wanted || known || absent() != step.absent {
+			t.Fatalf("step %d: wanted %v, known %v, absent %v", i, wanted, known, absent())
+		}
+		if woken(r) != (i == 5) {
+			t.Fatalf("step %d: woken %v", i, i != 5)
+		}
+	}
+	f, _ = testFollow()
+	f.missed(1, 3)
+	f.moved() // bits mean other replicas now
+	if f.missed(2, 3); f.mu.misses != 0 {
+		t.Fatal("what replicas of another placement said was counted")
+	}
+	f.entry(entry(ours, 100, 1, 0), at(0))
+	if wanted, known := f.missed(1, 1); wanted || !known || absent() {
+		t.Fatal("a shard that was seen is absent")
+	}
+}
+
+// TestFollowBeats: a replica that is behind shows an old heartbeat again and again.
+func TestFollowBeats(t *testing.T) {
+	f, _ := testFollow()
+	for i, step := range []struct {
+		beat  uint64
+		lives bool
+	}{
+		{100, true}, {100, false}, {101, true}, {100, true}, {101, false}, {100, false}, {99, false}, {101, false}, {102, true},
+		{50, false}, {100, false}, {200, true}, {150, true}, {151, true}, {152, true}, {200, false}, {152, false}, {201, true}, // set back
+	} {
+		if got := f.beats(step.beat); got != step.lives {
+			t.Errorf("step %d, %d: %v", i, step.beat, got)
+		}
 	}
 }

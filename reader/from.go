@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
@@ -73,12 +72,9 @@ func (c *Cluster) begin(s layout.Shard, from From, i durable.Info, known bool) (
 	if !errors.Is(err, ErrBeyond) {
 		return pos, err
 	}
-	for _, via := range c.paths(time.Now()) {
-		e, cacheErr := c.entryOf(via, s)
-		if cacheErr == nil && e.Incarnation == i.Incarnation && e.Length > i.Length && e.Valid(s.Hash(i.Incarnation)) {
-			i.Length = e.Length
-			return from.resolve(s.String(), i, known)
-		}
+	if e := c.lookUp(s, i.Incarnation); e.Length > i.Length {
+		i.Length = e.Length
+		return from.resolve(s.String(), i, known)
 	}
 	return pos, err
 }
@@ -92,32 +88,8 @@ func (c *Cluster) info(ctx context.Context, s layout.Shard) (i durable.Info, kno
 	if err == nil || errors.Is(err, wire.ErrUnknownShard) {
 		return i, true, err
 	}
-	for _, via := range c.paths(time.Now()) {
-		if e, cacheErr := c.entryOf(via, s); cacheErr == nil && e.Incarnation != 0 && e.Valid(s.Hash(e.Incarnation)) {
-			return durable.Info{Incarnation: e.Incarnation, Length: e.Length, Sealed: e.Flags&layout.FlagSealed != 0}, false, nil
-		}
+	if e := c.lookUp(s, 0); e.Incarnation != 0 {
+		return durable.Info{Incarnation: e.Incarnation, Length: e.Length, Sealed: e.Flags&layout.FlagSealed != 0}, false, nil
 	}
 	return i, false, fmt.Errorf("%s: %w", s, err)
-}
-
-// entryOf reads one shard's entry from the cache.
-func (c *Cluster) entryOf(via *path, s layout.Shard) (e layout.Entry, err error) {
-	g := &page{key: layout.StreamHash(s.Stream), number: s.Page()}
-	g.shards.Store(new([]*follow))
-	if err := (&poller{c: c}).locate(via, []*page{g}); err != nil || !g.found {
-		return e, err
-	}
-	b, err := via.newBatch(layout.EntrySize)
-	if err != nil {
-		return e, err
-	}
-	defer b.Release()
-	p := b.Add(via.geometry.PageSlot(g.index)+uint64(s.EntryOffset()), layout.EntrySize)
-	if p == nil {
-		return e, errBatchRoom
-	}
-	if err := settle(b, time.Now().Add(c.cfg.ReadTimeout)); err != nil {
-		return e, err
-	}
-	return layout.ParseEntry(p, 0), nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rmatail/rmatail/fallback/durable"
+	"github.com/rmatail/rmatail/fallback/wire"
 )
 
 // store is the durable store as a Reader sees it: a directory, or a node that
@@ -49,6 +50,8 @@ type missing struct {
 	key    shardKey
 	users  int
 	flight chan struct{} // closed when the read under way has ended; nil: none
+	wanted []uint64      // positions of those that wait for it
+	gone   uint64        // what begins below it is out of retention
 }
 
 // block is bytes of the durable store, never changed after they were read.
@@ -89,35 +92,90 @@ func (g *gate) read(ctx context.Context, k shardKey, from, to uint64) ([]byte, e
 	defer g.leave(m)
 	for {
 		g.mu.Lock()
-		if data := g.find(k, from); data != nil {
+		data, gone := g.find(k, from), from < m.gone
+		if data != nil || gone {
 			g.mu.Unlock()
+			if gone {
+				return nil, fmt.Errorf("%w: position %d of %s", wire.ErrOutOfRetention, from, k.name)
+			}
 			return data, nil
 		}
-		wait := m.flight
-		if wait == nil {
+		if m.flight == nil {
 			m.flight = make(chan struct{})
+			first := m.first(from, uint64(g.most))
+			g.mu.Unlock()
+			return g.fetch(ctx, m, first, from, to)
 		}
+		wait := m.flight
+		m.wanted = append(m.wanted, from)
 		g.mu.Unlock()
-		if wait == nil {
-			return g.fetch(ctx, m, from, to)
-		}
+		var err error
 		select {
 		case <-wait: // may have brought our bytes; else ours is the next read
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			err = ctx.Err()
+		}
+		g.mu.Lock()
+		if i := slices.Index(m.wanted, from); i >= 0 {
+			m.wanted = slices.Delete(m.wanted, i, i+1)
+		}
+		g.mu.Unlock()
+		if err != nil {
+			return nil, err
 		}
 	}
 }
 
-// fetch reads for all; the caller holds the shard's flight.
-func (g *gate) fetch(ctx context.Context, m *missing, from, to uint64) (data []byte, err error) {
-	defer func() { g.landed(m, from, data) }()
+// first returns where a read begins that is for the bytes at from, and at most most
+// long: at the first position that others wait for, as far as it brings from too.
+// The lock is held.
+func (m *missing) first(from, most uint64) uint64 {
+	first := from
+	for _, pos := range m.wanted {
+		if pos >= m.gone && pos < first && from-pos < most-min(most/4, blockMin) {
+			first = pos
+		}
+	}
+	return first
+}
+
+// fetch reads from first on for all that wait, and returns what begins at from; the
+// caller holds the shard's flight.
+func (g *gate) fetch(ctx context.Context, m *missing, first, from, to uint64) (data []byte, err error) {
+	var all []byte
+	defer func() { g.landed(m, first, all) }()
 	select {
 	case g.slots <- struct{}{}:
 		defer func() { <-g.slots }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	all, err = g.readAt(ctx, m, first, to)
+	short := err == nil && uint64(len(all)) <= from-first
+	if first < from && (short || errors.Is(err, wire.ErrOutOfRetention)) { // it brought nothing of ours
+		if first = from; !short {
+			first = g.firstKept(ctx, m, from)
+		}
+		all, err = g.readAt(ctx, m, first, to)
+	}
+	return all[min(from-first, uint64(len(all))):], err
+}
+
+// firstKept returns where the next read begins when bytes before from have turned out
+// to be gone.
+func (g *gate) firstKept(ctx context.Context, m *missing, from uint64) uint64 {
+	i, err := g.store.Stat(ctx, m.key.name)
+	if err != nil || i.Incarnation != m.key.incarnation {
+		return from
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m.gone = max(m.gone, i.First)
+	return m.first(from, uint64(g.most))
+}
+
+// readAt reads from a position on, at most to, or what one read-ahead takes.
+func (g *gate) readAt(ctx context.Context, m *missing, from, to uint64) ([]byte, error) {
 	size := int(min(max(to-from, blockMin), uint64(g.most)))
 	if err := g.pace(ctx, size); err != nil {
 		return nil, err
@@ -126,6 +184,11 @@ func (g *gate) fetch(ctx context.Context, m *missing, from, to uint64) (data []b
 	n, err := g.store.ReadAt(ctx, m.key.name, from, p)
 	g.refund(size - n)
 	if n == 0 {
+		if errors.Is(err, wire.ErrOutOfRetention) {
+			g.mu.Lock()
+			m.gone = max(m.gone, from+1)
+			g.mu.Unlock()
+		}
 		return nil, err
 	}
 	g.count.read(FromDurable, 1, n)

@@ -112,6 +112,54 @@ func TestGateSharesOneRead(t *testing.T) {
 	})
 }
 
+// TestGateSharesOneReadOfNeighbours: Readers wait at neighbouring positions, each one
+// before those that came earlier. The next read is for all of them, and it begins
+// where the store has bytes.
+func TestGateSharesOneReadOfNeighbours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			kept  uint64 // first position
+			reads int
+		}{"all kept": {0, 2}, "the first ones gone": {20_500, 3}} {
+			reads := 0
+			s := endless(1)
+			s.stat = func() (durable.Info, error) { return durable.Info{Incarnation: 1, First: c.kept, Length: 1 << 40}, nil }
+			s.read = func(_ context.Context, pos uint64, p []byte) (int, error) {
+				reads++
+				<-time.After(10 * time.Millisecond)
+				if pos < c.kept {
+					return 0, fmt.Errorf("%w: %d", wire.ErrOutOfRetention, pos)
+				}
+				fill(p, pos)
+				return len(p), nil
+			}
+			g := gateFor(t, s, nil)
+			var all sync.WaitGroup
+			for i := range 40 {
+				pos := 40_000 - uint64(i)*1000
+				all.Go(func() {
+					p, err := g.read(t.Context(), gateShard, pos, 41_000)
+					if pos < c.kept {
+						if !errors.Is(err, wire.ErrOutOfRetention) {
+							t.Errorf("%s: %d: %d bytes, %v", name, pos, len(p), err)
+						}
+					} else if err != nil || len(p) == 0 || wrongAt(p, pos) >= 0 {
+						t.Errorf("%s: %d: %d bytes, %v", name, pos, len(p), err)
+					}
+				})
+				synctest.Wait()
+			}
+			all.Wait()
+			if reads > c.reads {
+				t.Errorf("%s: %d reads for 40 neighbours, want at most %d", name, reads, c.reads)
+			}
+			if len(g.mu.shards) != 0 {
+				t.Errorf("%s: %d shards are read by nobody", name, len(g.mu.shards))
+			}
+		}
+	})
+}
+
 // TestGateSurvivesAPanic in the store: the others do not wait for ever.
 func TestGateSurvivesAPanic(t *testing.T) {
 	s := endless(1)

@@ -1,10 +1,6 @@
 package reader
 
-import (
-	"time"
-
-	"github.com/rmatail/rmatail/chunkstore/layout"
-)
+import "github.com/rmatail/rmatail/chunkstore/layout"
 
 // place is where a node holds an extent.
 type place struct {
@@ -14,81 +10,55 @@ type place struct {
 	fresh      bool // its identity was read for the flight that uses it
 }
 
-// places remembers where the extents around a Reader's position are, so that a
-// steady tail reads no identities. A wrong memory is harmless: the CRC of what
-// is read there does not fit, and the place is asked for again.
+// places remembers where the extents around a Reader's position are, at each node
+// by its epoch, so that a steady tail reads no identities. A wrong memory is
+// harmless: the CRC of what is read there does not fit, and the place is asked for
+// again.
 type places struct {
-	epoch uint64
-	known [placesKept]place
+	known [placesKept]known
 	n     int // valid ones
 	next  int // the one to replace
+}
+
+type known struct {
+	epoch uint64
+	place
 }
 
 const placesKept = 2 * maxSpans
 
 func (p *places) find(epoch, extent uint64) (place, bool) {
-	if p.epoch != epoch {
-		*p = places{epoch: epoch}
-	}
-	for _, k := range p.known[:p.n] {
-		if k.extent == extent {
-			return k, true
+	for i := range p.known[:p.n] {
+		if k := &p.known[i]; k.extent == extent && k.epoch == epoch {
+			return k.place, true
 		}
 	}
 	return place{}, false
 }
 
-func (p *places) add(k place) {
+func (p *places) add(epoch uint64, k place) {
 	k.fresh = false
-	p.known[p.next] = k
+	for i := range p.known[:p.n] {
+		if old := &p.known[i]; old.extent == k.extent && old.epoch == epoch {
+			old.place = k
+			return
+		}
+	}
+	p.known[p.next] = known{epoch, k}
 	p.next = (p.next + 1) % placesKept
 	p.n = min(p.n+1, placesKept)
 }
 
-func (p *places) forget() { *p = places{epoch: p.epoch} }
-
-// locate finds the extents from first to last (at most maxSpans) that are not
-// yet known, in one batch of identity reads. It returns the places of the
-// leading extents that the node holds; the first that it lacks ends the list.
-func (p *places) locate(via *path, h layout.Hash, first, last uint64, deadline time.Time, out []place) ([]place, error) {
-	var sets [maxSpans][2][]byte
-	var b batch
-	defer func() {
-		if b != nil {
-			b.Release()
-		}
-	}()
-	for e := first; e <= last; e++ {
-		if _, ok := p.find(via.epoch, e); ok {
-			continue
-		}
-		if b == nil {
-			var err error
-			if b, err = via.newBatch(maxSpans * 2 * layout.SetSize); err != nil {
-				return out, err
-			}
-		}
-		for i, set := range via.geometry.ExtentSetsOf(h, e) {
-			sets[e-first][i] = b.Add(via.geometry.ExtentSet(set), layout.SetSize)
+// forget forgets what is known of a node.
+func (p *places) forget(epoch uint64) {
+	n := 0
+	for _, k := range p.known[:p.n] {
+		if k.epoch != epoch {
+			p.known[n] = k
+			n++
 		}
 	}
-	if b != nil {
-		if err := settle(b, deadline); err != nil {
-			return out, err
-		}
-	}
-	for e := first; e <= last; e++ {
-		k, ok := p.find(via.epoch, e)
-		if !ok {
-			if k, ok = findPlace(via.geometry, h, e, sets[e-first]); !ok {
-				break
-			}
-			p.add(k)
-			k.fresh = true
-		}
-		out = append(out, k)
-	}
-	return out, nil
+	p.n, p.next = n, n%placesKept
 }
 
 // findPlace looks for an extent in its two candidate sets.
@@ -98,7 +68,7 @@ func findPlace(g layout.Geometry, h layout.Hash, extent uint64, sets [2][]byte) 
 			continue
 		}
 		if way, generation, ok := layout.FindIdentity(sets[i], h, extent); ok {
-			return place{extent: extent, index: set*layout.Ways + uint32(way), generation: generation}, true
+			return place{extent: extent, index: set*layout.Ways + uint32(way), generation: generation, fresh: true}, true
 		}
 	}
 	return place{}, false

@@ -23,9 +23,16 @@ type memory interface {
 type batch interface {
 	Add(offset uint64, n int) []byte
 	Post(deadline time.Time) error
-	Wait() error
+	// Await waits until the reads have settled, or until a time before the deadline
+	// of Post: then they are still on their way.
+	Await(until time.Time) (settled bool, err error)
 	Reset()
 	Release()
+}
+
+// spinner is a batch that can post and wait a little in one call to the device.
+type spinner interface {
+	PostSpin(deadline time.Time) error
 }
 
 // The transports return their own batch types; these adapters turn them into
@@ -48,20 +55,13 @@ func asBatch[B batch](b B, err error) (batch, error) {
 	return b, nil
 }
 
-// doer is a batch that posts and waits in one call to the device.
-type doer interface {
-	Do(deadline time.Time) error
-}
-
 // settle posts a batch and waits for it.
 func settle(b batch, deadline time.Time) error {
-	if d, ok := b.(doer); ok {
-		return d.Do(deadline)
-	}
 	if err := b.Post(deadline); err != nil {
 		return err
 	}
-	return b.Wait()
+	_, err := b.Await(deadline)
+	return err
 }
 
 // noBuffers reports whether a transport had no memory left for a batch: all of it

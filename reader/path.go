@@ -19,6 +19,8 @@ var errBatchRoom = errors.New("batch has no room for a single read")
 // repaired.
 type path struct {
 	memory
+	peer     *peer
+	nic      *nic // of what it goes over; nil: no bound
 	source   Source
 	epoch    uint64
 	geometry layout.Geometry
@@ -27,6 +29,10 @@ type path struct {
 	// the monotonic clock: the wall clock may be set back.
 	restUntil atomic.Pointer[time.Time]
 	failures  atomic.Int32
+	// born is the origin of the latencies' clock.
+	born  time.Time
+	small latency // of reads that are answered in few packets
+	large latency
 }
 
 // newPath reads and checks the arena header over a new connection.
@@ -50,7 +56,33 @@ func newPath(m memory, from Source, epoch uint64, timeout time.Duration) (*path,
 	if h.Epoch != epoch {
 		return nil, fmt.Errorf("%w: epoch %x in memory, %x in the handshake: the node restarted meanwhile", layout.ErrForeign, h.Epoch, epoch)
 	}
-	return &path{memory: m, source: from, epoch: epoch, geometry: h.Geometry}, nil
+	return &path{memory: m, source: from, epoch: epoch, geometry: h.Geometry, born: time.Now()}, nil
+}
+
+// latencyOf returns the average that reads of so many bytes belong to.
+func (p *path) latencyOf(size int) *latency {
+	if size <= smallFlight {
+		return &p.small
+	}
+	return &p.large
+}
+
+// took notes that a read of so many bytes was posted at a time, has been waited for
+// since another, and was found answered now. One that was waited for little of its
+// time had been answered long before, perhaps: that only says that reads take no
+// longer.
+func (p *path) took(now time.Time, size int, posted, since time.Time) {
+	d := now.Sub(posted)
+	l := p.latencyOf(size)
+	if 4*now.Sub(since) < d && d > l.estimate(now.Sub(p.born)) {
+		return
+	}
+	l.took(now.Sub(p.born), d)
+}
+
+// expect returns how long a read of so many bytes may take.
+func (p *path) expect(now time.Time, size int) time.Duration {
+	return p.latencyOf(size).estimate(now.Sub(p.born))
 }
 
 func (p *path) up(now time.Time) bool {

@@ -2,35 +2,34 @@ package reader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/netip"
-	"strings"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/cluster"
-	"github.com/rmatail/rmatail/fallback/tcp"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/rdma"
-	"github.com/rmatail/rmatail/rdma/local"
 )
 
 // peer keeps the connections to one node: the control connection, which carries
 // tcp reads and durable requests too, and the memory paths that hang on it. One
 // goroutine, run, owns and repairs them; any goroutine may look at them.
 type peer struct {
-	c      *Cluster
-	node   cluster.Node
-	client atomic.Pointer[wire.Client] // nil while the node is away
-	live   atomic.Pointer[[]*path]     // those that are connected, best first
-	status atomic.Pointer[pathStatus]
-	rng    *rand.Rand // of run; jitter
+	c          *Cluster
+	name, addr string
+	client     atomic.Pointer[wire.Client] // nil while the node is away
+	live       atomic.Pointer[[]*path]     // those that are connected, best first
+	status     atomic.Pointer[pathStatus]
+	reads      atomic.Uint64 // data reads that it has answered
+	rng        *rand.Rand    // of run; jitter
 	// changed is whether a transport was logged before; of run.
 	changed bool
-	ready   chan struct{} // closed when the first round of connecting is over
+	ready   chan struct{}   // closed when the first round of connecting is over
+	ctx     context.Context // ends when the node leaves the cluster, and with the Cluster
+	leave   context.CancelFunc
 
 	// err is why the first round found no node; read after ready.
 	err error
@@ -41,34 +40,34 @@ type pathStatus struct{ transport, why string }
 
 const (
 	dialTimeout = 3 * time.Second
+	// dialSpread is the time over which the processes of a site dial a node that has
+	// joined: all learn of it at once.
+	dialSpread = time.Second
 	// steady is how long a connection must have lasted for its loss to be the first
 	// one: then the back-off begins anew, and a path whose memory handle went stale
 	// is dialled again at once. One that comes up only to fail waits ever longer.
 	steady = time.Second
 )
 
-// attempt is the state of one transport while the node is connected.
-type attempt struct {
-	path    *path
-	since   time.Time // when path came up
-	next    time.Time // when to try again
-	backoff rdma.Backoff
-	why     string // why there is no path
-}
-
 func newPeer(c *Cluster, node cluster.Node) *peer {
-	p := &peer{c: c, node: node, ready: make(chan struct{}), rng: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+	p := &peer{c: c, name: node.Name, addr: node.Addr, ready: make(chan struct{}), rng: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
 	p.live.Store(new([]*path))
 	p.status.Store(&pathStatus{"none", "not connected yet"})
+	p.ctx, p.leave = context.WithCancel(c.ctx)
 	return p
 }
 
-// run connects, and connects again with full jitter, until the Cluster stops.
-func (p *peer) run() {
+// run connects after a while, and connects again with full jitter, until the node
+// leaves or the Cluster stops.
+func (p *peer) run(after time.Duration) {
+	defer p.leave()
 	var backoff rdma.Backoff
+	if !p.sleep(after) {
+		return
+	}
 	for first := true; ; first = false {
-		ctx, cancel := context.WithTimeout(p.c.ctx, dialTimeout)
-		client, err := wire.Dial(ctx, p.node.Addr, wire.Options{Name: "rmatail-reader"})
+		ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
+		client, err := wire.Dial(ctx, p.addr, wire.Options{Name: "rmatail-reader"})
 		cancel()
 		if err != nil {
 			p.note("none", err.Error())
@@ -83,11 +82,27 @@ func (p *peer) run() {
 				backoff.Reset()
 			}
 		}
-		select {
-		case <-p.c.stop:
+		if !p.sleep(backoff.Next(p.rng)) {
 			return
-		case <-time.After(backoff.Next(p.rng)):
 		}
+	}
+}
+
+// sleep reports whether the node is still wanted after d.
+func (p *peer) sleep(d time.Duration) bool {
+	if p.ctx.Err() != nil {
+		return false
+	}
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-p.ctx.Done():
+		return false
 	}
 }
 
@@ -107,7 +122,7 @@ func (p *peer) serve(client *wire.Client, first bool) {
 			}
 		}
 		client.Close()
-		p.note("none", fmt.Sprintf("node %s: %v", p.node.Name, client.Err()))
+		p.note("none", fmt.Sprintf("node %s: %v", p.name, client.Err()))
 		p.c.pathsChanged()
 	}()
 	timer := time.NewTimer(time.Hour)
@@ -120,7 +135,8 @@ func (p *peer) serve(client *wire.Client, first bool) {
 		}
 		timer.Reset(time.Until(nextTry(&tries)))
 		select {
-		case <-p.c.stop:
+		case <-p.ctx.Done():
+			p.linger(client)
 			return
 		case <-client.Lost():
 			return
@@ -133,165 +149,61 @@ func (p *peer) serve(client *wire.Client, first bool) {
 	}
 }
 
-// lost is the Lost channel of a transport's path, or nil.
-func lost(a *attempt) <-chan struct{} {
-	if a.path == nil {
-		return nil
+// linger lets the reads end that were begun before the node left the cluster.
+func (p *peer) linger(client *wire.Client) {
+	timer := time.NewTimer(p.c.cfg.ReadTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.c.stop:
+	case <-client.Lost():
+	case <-timer.C:
 	}
-	return a.path.Lost()
 }
 
-// nextTry is when the first of the missing transports is due.
-func nextTry(tries *[FromDurable]attempt) time.Time {
-	at := time.Now().Add(time.Minute)
-	for i := range tries {
-		if tries[i].path == nil && !tries[i].next.IsZero() {
-			at = earliest(at, tries[i].next)
+// paths returns the memory paths that are up, best first. The result is shared:
+// it is not to be changed.
+func (p *peer) paths(now time.Time) []*path {
+	live := *p.live.Load()
+	for i, path := range live {
+		if path.up(now) {
+			continue
+		}
+		up := slices.Clone(live[:i]) // rare: something is wrong
+		for _, path := range live[i+1:] {
+			if path.up(now) {
+				up = append(up, path)
+			}
+		}
+		return up
+	}
+	return live
+}
+
+// up reports whether any memory path is.
+func (p *peer) up(now time.Time) bool {
+	for _, path := range *p.live.Load() {
+		if path.up(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// backAt returns when the first of the paths that rest is up again; zero if none
+// is connected.
+func (p *peer) backAt(now time.Time) (at time.Time) {
+	for _, path := range *p.live.Load() {
+		select {
+		case <-path.Lost():
+		default:
+			until := path.restUntil.Load()
+			if until == nil { // it has come since it was asked for
+				return now
+			}
+			at = earliest(at, *until)
 		}
 	}
 	return at
-}
-
-// bury closes the paths that are lost and decides when to dial them again.
-func (p *peer) bury(tries *[FromDurable]attempt) {
-	for i := range tries {
-		a := &tries[i]
-		select {
-		case <-lost(a):
-		default:
-			continue
-		}
-		now, err := time.Now(), a.path.Err()
-		p.c.cfg.Logger.Warn("memory path lost", "node", p.node.Name, "transport", Source(i).String(), "err", err)
-		wasSteady := now.Sub(a.since) >= steady
-		if wasSteady {
-			a.backoff.Reset()
-		}
-		a.next = now.Add(a.backoff.Next(p.rng))
-		if wasSteady && handleStale(err) {
-			a.next = now
-		}
-		a.path.Close()
-		a.path, a.why = nil, err.Error()
-		p.publish(tries)
-	}
-}
-
-// connect dials each transport that is allowed, missing and due. Rdma is not
-// needed while shm is up. Tcp, which costs nothing as it shares the control
-// connection, comes before rdma, whose dial may take its whole time out.
-func (p *peer) connect(client *wire.Client, tries *[FromDurable]attempt) {
-	up := false
-	for _, s := range [...]Source{FromSHM, FromTCP, FromRDMA} {
-		a := &tries[s]
-		switch {
-		case a.path != nil:
-			up = true
-			continue
-		case !p.c.cfg.Transport.allows(s):
-			a.why = "not allowed by the transport setting"
-			continue
-		case s == FromRDMA && tries[FromSHM].path != nil:
-			a.why, a.next = "not needed", time.Time{} // due when shm is lost
-			continue
-		case time.Now().Before(a.next):
-			continue
-		}
-		m, err := p.dial(client, s)
-		if err == nil {
-			a.path, err = newPath(m, s, client.Hello().Epoch, p.c.cfg.ReadTimeout)
-			if err != nil {
-				m.Close()
-			}
-		}
-		if err != nil {
-			a.why, a.next = err.Error(), time.Now().Add(a.backoff.Next(p.rng))
-			p.c.cfg.Logger.Debug("memory path not up", "node", p.node.Name, "transport", s.String(), "err", err)
-			continue
-		}
-		a.since, a.why = time.Now(), ""
-		up = true
-		p.c.count.connects[s].Add(1)
-		p.publish(tries)
-	}
-	if !up {
-		p.publish(tries)
-	}
-}
-
-var errNotOffered = errors.New("the node does not offer it")
-
-// dial makes the connection of one transport.
-func (p *peer) dial(client *wire.Client, s Source) (memory, error) {
-	ctx, cancel := context.WithTimeout(p.c.ctx, dialTimeout)
-	defer cancel()
-	hello := client.Hello()
-	switch s {
-	case FromSHM:
-		if hello.ShmPath == "" {
-			return nil, errNotOffered
-		}
-		m, err := local.Dial(ctx, hello.ShmPath, hello.Epoch)
-		if err != nil {
-			return nil, err
-		}
-		return shmMemory{m}, nil
-	case FromRDMA:
-		if hello.Features&wire.FeatureRDMA == 0 {
-			return nil, errNotOffered
-		}
-		m, err := p.dialRDMA(ctx, client)
-		if err != nil {
-			return nil, err
-		}
-		return rdmaMemory{m}, nil
-	default:
-		return tcpMemory{tcp.New(client, tcp.Options{})}, nil
-	}
-}
-
-// dialRDMA exchanges endpoints over the control connection, to whose life the
-// node ties its end.
-func (p *peer) dialRDMA(ctx context.Context, client *wire.Client) (*rdma.Conn, error) {
-	addr, err := netip.ParseAddrPort(client.RemoteAddr().String())
-	if err != nil {
-		return nil, fmt.Errorf("node address for rdma: %w", err)
-	}
-	cfg := p.c.cfg.RDMA
-	cfg.Logger = p.c.cfg.Logger
-	d, err := rdma.Prepare(cfg, addr.Addr().Unmap())
-	if err != nil {
-		return nil, err
-	}
-	answer, err := client.Call(ctx, wire.OpRDMAConnect, d.Offer(), nil)
-	if err != nil {
-		d.Close()
-		return nil, err
-	}
-	return d.Finish(ctx, answer)
-}
-
-// publish makes the connected paths visible, and the choice if it changed.
-func (p *peer) publish(tries *[FromDurable]attempt) {
-	var live []*path
-	var why []string
-	for i := range tries {
-		if a := &tries[i]; a.path != nil {
-			live = append(live, a.path)
-		} else if len(live) == 0 && p.c.cfg.Transport.allows(Source(i)) {
-			why = append(why, fmt.Sprintf("%s: %s", Source(i), a.why))
-		}
-	}
-	p.live.Store(&live)
-	chosen := "none"
-	if len(live) > 0 {
-		chosen = live[0].source.String()
-	}
-	if len(why) == 0 {
-		why = append(why, p.c.cfg.Transport.reason())
-	}
-	p.note(chosen, strings.Join(why, "; "))
-	p.c.pathsChanged()
 }
 
 // note records the transport in use, and logs it when it changes: the first one
@@ -303,11 +215,11 @@ func (p *peer) note(transport, why string) {
 	}
 	level := slog.LevelInfo
 	switch {
-	case p.c.ctx.Err() != nil: // closing
+	case p.ctx.Err() != nil: // closing
 		level = slog.LevelDebug
 	case p.changed:
 		level = slog.LevelWarn
 	}
 	p.changed = true
-	p.c.cfg.Logger.Log(p.c.ctx, level, "memory transport", "node", p.node.Name, "transport", transport, "was", old.transport, "why", why)
+	p.c.cfg.Logger.Log(p.c.ctx, level, "memory transport", "node", p.name, "transport", transport, "was", old.transport, "why", why)
 }

@@ -149,7 +149,7 @@ func TestRealHangUp(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	n.hangUp.Store(true)
-	c.peer.client.Load().Close()
+	c.only().client.Load().Close()
 	<-time.After(2 * time.Second)
 	if got := n.conns.Load(); got < 3 || got > 25 { // 50 ms a dial would be 80
 		t.Fatalf("%d connections in 2 s", got)
@@ -180,7 +180,7 @@ func TestRealShmHangsUp(t *testing.T) {
 	}
 	stop := time.Now().Add(1500 * time.Millisecond)
 	until(t, "the time to pass", func() bool { // each connection is lost as soon as it is there
-		for _, p := range *c.peer.live.Load() {
+		for _, p := range *c.only().live.Load() {
 			if p.source == FromSHM {
 				p.Close()
 			}

@@ -2,53 +2,43 @@ package reader
 
 import (
 	"math/rand/v2"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
 )
 
-// page is a length page that is polled: all followed shards of a stream in one
-// run of 128 numbers.
-type page struct {
-	key    layout.Hash // of the stream
-	number uint64
-	shards atomic.Pointer[[]*follow]
-
-	epoch uint64 // of the node at which index is right
-	index uint32
-	found bool
-	// A page that the node lacks, or that has no valid entry, is looked up rarer
-	// and rarer: it would make every poll of the others take two round trips.
-	lookAt time.Time
-	rest   time.Duration
-
-	// Of the poll under way: who wants entries, the part of the page that holds
-	// them, and where it begins.
-	asked []*follow
-	bytes []byte
-	first int
-	sets  [2][]byte
-}
-
-// due reports whether the page's place is to be looked up.
-func (g *page) due(now time.Time) bool { return !g.found && !now.Before(g.lookAt) }
-
-// pollPages is the most pages in one batch: 256 KiB.
-const pollPages = 64
-
-// poller reads the length pages of all followed shards: one READ a page and
-// poll, however many Readers follow them, of the part between the first and the
-// last entry that is followed. One goroutine, owned by the Cluster.
+// poller reads the length pages of all followed shards: one READ a page and poll,
+// however many Readers follow them, of the part between the first and the last
+// entry that is followed. Each page is asked of one of its replicas, drawn anew in
+// every poll; of the next one at once when that fails, lacks the page, or is behind.
+// One goroutine, owned by the Cluster.
 type poller struct {
 	c        *Cluster
 	interval time.Duration
+	ro       *roster
+	visits   map[*peer]*visit
+	landed   chan *visit // that were late
 
-	// b is kept between polls: Readers that use up the batch memory of the path
-	// must not make it blind.
-	b    batch
-	via  *path
-	size int
+	// Of the poll under way.
+	todo    []*page
+	round   []*visit
+	options []option // of one page, as page.at
+	vias    []*path  // of the options
+	moved   bool     // a shard has
+}
+
+const (
+	// pollGrace is how long a poll waits for a node when there are others: longer
+	// than a healthy one takes. What comes later is taken when it comes.
+	pollGrace = 2 * time.Millisecond
+	// secondOpinion is how many polls of a page pass until another replica is asked
+	// beside the best one, which may be behind all the others without a sign of it.
+	secondOpinion = 8
+)
+
+func newPoller(c *Cluster) *poller {
+	return &poller{c: c, visits: map[*peer]*visit{}, landed: make(chan *visit)}
 }
 
 func (p *poller) run() {
@@ -62,209 +52,307 @@ func (p *poller) run() {
 			return
 		case <-timer.C:
 		case <-p.c.pollNow:
+		case v := <-p.landed:
+			v.late = false
+			p.moved = false
+			if p.take(v, time.Now()); !p.moved {
+				continue
+			}
+			p.interval = p.c.cfg.PollMin
+			timer.Reset(p.pause())
+			continue
 		}
 		if p.poll(time.Now()) {
 			p.interval = p.c.cfg.PollMin
 		} else {
 			p.interval = min(p.interval*5/4+time.Microsecond, p.c.cfg.PollMax)
 		}
-		// Up to an eighth of jitter keeps the processes of a site out of step.
-		timer.Reset(p.interval - time.Duration(rand.Int64N(int64(p.interval)/8+1)))
+		timer.Reset(p.pause())
 	}
 }
 
-// poll reads every page once over the best path, the next one when that fails.
-// It reports whether any shard has moved.
+// pause returns the time to the next poll. Up to an eighth of jitter keeps the
+// processes of a site out of step.
+func (p *poller) pause() time.Duration {
+	d := p.interval - time.Duration(rand.Int64N(int64(p.interval)/8+1))
+	for _, v := range p.visits {
+		if v.late { // others are to be asked soon
+			return min(d, p.c.cfg.HedgeDelay)
+		}
+	}
+	return d
+}
+
+// poll reads every page once. It reports whether any shard has moved.
 func (p *poller) poll(now time.Time) (moved bool) {
+	p.moved = false
+	p.attend(p.c.roster.Load())
 	pages := *p.c.pages.Load()
 	if len(pages) == 0 {
 		return false
 	}
-	for _, via := range p.c.paths(now) {
-		ok := true
-		for lo := 0; lo < len(pages) && ok; lo += pollPages {
-			m, err := p.read(via, pages[lo:min(lo+pollPages, len(pages))])
-			moved = moved || m
-			if noBuffers(err) {
-				p.c.count.retry(reasonBuffers)
-			} else if err != nil {
-				p.c.count.failed(via.source, via.failed(time.Now(), err))
-			}
-			ok = err == nil
-		}
-		if ok {
-			via.worked()
-			p.see(lengths)
-			return moved
+	p.todo = p.todo[:0]
+	for _, g := range pages {
+		g.settle(p.ro)
+		if g.late.IsZero() || now.Sub(g.late) >= p.c.cfg.HedgeDelay {
+			p.todo = append(p.todo, g)
 		}
 	}
-	p.release()
-	p.see(nothing)
-	return moved
+	for p.assign(now) {
+		for _, v := range p.round {
+			v.start()
+		}
+		p.collect()
+		p.todo = slices.DeleteFunc(p.todo, func(g *page) bool { return g.good || !g.late.IsZero() })
+	}
+	for _, g := range pages {
+		switch {
+		case len(*g.shards.Load()) == 0:
+		case g.heard:
+			g.hush(false)
+		case g.late.IsZero():
+			g.hush(true)
+		}
+	}
+	return p.moved
 }
 
-// room makes sure of an empty batch of the path for n bytes.
-func (p *poller) room(via *path, n int) (err error) {
-	if p.b != nil && p.via == via && p.size >= n {
-		p.b.Reset()
-		return nil
+// attend forgets the nodes that are not in a roster.
+func (p *poller) attend(ro *roster) {
+	if p.ro == ro {
+		return
 	}
-	p.release()
-	if p.b, err = via.newBatch(n); err == nil {
-		p.via, p.size = via, n
+	p.ro = ro
+	for peer, v := range p.visits {
+		if !v.late && !p.member(peer) {
+			v.release()
+			delete(p.visits, peer)
+		}
 	}
-	return err
 }
+
+func (p *poller) member(peer *peer) bool { return p.ro != nil && slices.Contains(p.ro.peers, peer) }
 
 func (p *poller) release() {
-	if p.b != nil {
-		p.b.Release()
-	}
-	p.b, p.via, p.size = nil, nil, 0
-}
-
-// sight is what a poll has brought.
-type sight int
-
-const (
-	lengths sight = iota
-	nothing
-)
-
-// see notes whether any path answered; Readers that wait for news from the cache
-// learn at once that none will come.
-func (p *poller) see(answer sight) {
-	if was := p.c.blind.Swap(answer == nothing); was != (answer == nothing) {
-		p.c.wakeAll()
+	for _, v := range p.visits {
+		if !v.late {
+			v.release()
+		}
 	}
 }
 
-// read polls up to pollPages pages: unknown places first, then the pages.
-func (p *poller) read(via *path, pages []*page) (moved bool, err error) {
-	if err := p.locate(via, pages); err != nil {
-		return false, err
-	}
-	if err := p.room(via, len(pages)*layout.PageSize); err != nil {
-		return false, err
-	}
-	n := 0
-	moving := 0
-	for _, g := range pages {
-		g.bytes = nil
-		if g.asked = *g.shards.Load(); !g.found || len(g.asked) == 0 {
+// assign spreads the pages that are to be asked over their replicas. It reports
+// whether any can be asked.
+func (p *poller) assign(now time.Time) bool {
+	p.round = p.round[:0]
+	for _, g := range p.todo {
+		shards := *g.shards.Load()
+		if len(shards) == 0 {
 			continue
 		}
-		first, end := g.span()
-		g.first = first
-		g.bytes = p.b.Add(via.geometry.PageSlot(g.index)+uint64(first), end-first)
-		n++
-		moving += end - first
-	}
-	if n == 0 {
-		return false, nil
-	}
-	if err := settle(p.b, time.Now().Add(p.c.cfg.ReadTimeout)); err != nil {
-		p.release() // it may be abandoned
-		return false, err
-	}
-	p.c.count.polled(n, moving)
-	now := time.Now()
-	for _, g := range pages {
-		if g.bytes != nil && p.take(g, now) {
-			moved = true
+		first := p.draw(g, now)
+		if first < 0 {
+			continue
+		}
+		p.add(g, first, shards)
+		if g.polls%secondOpinion != 0 || g.asked != 0 {
+			continue
+		}
+		for i := range p.options { // any other one, however slow: nobody waits for it
+			p.options[i].latency = 0
+			if p.options[i].tier != notAnOption {
+				p.options[i].tier = 0
+			}
+		}
+		p.options[first].tier = notAnOption
+		if other := choose(p.options, rand.Uint64()); other >= 0 {
+			p.add(g, other, shards)
 		}
 	}
-	return moved, nil
+	return len(p.round) > 0
 }
 
-// span is the part of the page that holds the entries asked for.
-func (g *page) span() (first, end int) {
-	first = layout.PageSize
-	for _, f := range g.asked {
-		at := f.shard.EntryOffset()
-		first, end = min(first, at), max(end, at+layout.EntrySize)
+// draw chooses the replica of a page that is asked next; negative if none can be.
+// Those that are behind are asked when there are no others.
+func (p *poller) draw(g *page, now time.Time) int {
+	p.options, p.vias = p.options[:0], p.vias[:0]
+	upToDate := false
+	for i := range g.at {
+		o := option{tier: notAnOption}
+		w := &g.at[i]
+		v := p.visits[w.peer]
+		var via *path
+		if v == nil || !v.late && len(v.looks) < pollPages {
+			if via = g.path(i, now); via != nil {
+				o = option{tier: via.source, latency: via.expect(now, 0)}
+				upToDate = upToDate || !now.Before(w.behindUntil)
+			}
+		}
+		p.options, p.vias = append(p.options, o), append(p.vias, via)
 	}
-	return first, end
+	if upToDate {
+		for i := range p.options {
+			if now.Before(g.at[i].behindUntil) {
+				p.options[i].tier = notAnOption
+			}
+		}
+	}
+	return choose(p.options, rand.Uint64())
 }
 
-// take reads the entries of a landed page. When none of them is valid the page's
-// place is looked up again: its way may hold another page by now.
-func (p *poller) take(g *page, now time.Time) (moved bool) {
-	valid := false
-	for _, f := range g.asked {
-		e := layout.ParseEntry(g.bytes, f.shard.EntryOffset()-g.first)
-		why, m := f.entry(e, now)
+// add has a replica asked in this round for the page that was drawn for.
+func (p *poller) add(g *page, i int, shards []*follow) {
+	w := &g.at[i]
+	v := p.visits[w.peer]
+	if v == nil {
+		v = &visit{peer: w.peer, timeout: p.c.cfg.ReadTimeout}
+		p.visits[w.peer] = v
+	}
+	if len(v.looks) == 0 {
+		v.via = p.vias[i]
+		p.round = append(p.round, v)
+	}
+	l := look{page: g, shards: shards, locate: !w.found, found: w.found, index: w.index}
+	l.first, l.end = entriesOf(shards)
+	v.looks = append(v.looks, l)
+}
+
+// collect takes what the nodes of a round answer. With others to ask, one that is
+// slow holds up nobody: a goroutine waits for it, and what only it was asked for is
+// asked of others after the hedge delay.
+func (p *poller) collect() {
+	until := time.Now().Add(pollGrace)
+	late := p.round[:0]
+	for _, v := range p.round {
+		if len(p.ro.peers) == 1 {
+			v.finish()
+		} else if !v.await(until) {
+			late = append(late, v)
+			continue
+		}
+		p.take(v, time.Now())
+	}
+	for _, v := range late {
+		p.leave(v)
+	}
+}
+
+// leave has a goroutine wait for a visit.
+func (p *poller) leave(v *visit) {
+	for i := range v.looks {
+		if g := v.looks[i].page; !g.good && g.late.IsZero() {
+			g.late = v.posted
+		}
+	}
+	v.late = p.c.spawn(func() {
+		v.finish()
+		select {
+		case p.landed <- v:
+		case <-p.c.stop:
+			v.release()
+		}
+	})
+	if !v.late {
+		v.release()
+	}
+}
+
+// take takes what a visit has brought.
+func (p *poller) take(v *visit, now time.Time) {
+	switch {
+	case noBuffers(v.err):
+		p.c.count.retry(reasonBuffers)
+	case v.err != nil:
+		p.c.count.failed(v.via.source, v.via.failed(now, v.err))
+	default:
+		v.via.worked()
+	}
+	pages, bytes, sets := 0, 0, 0
+	for i := range v.looks {
+		l := &v.looks[i]
+		l.page.late = time.Time{}
+		if l.locate && v.err == nil {
+			sets += 2
+		}
+		if l.bytes != nil && v.err == nil {
+			pages++
+			bytes += len(l.bytes)
+		}
+		if seat := l.page.seat(v.peer); seat >= 0 {
+			p.page(v, l, seat, now)
+		}
+	}
+	p.c.count.located(sets)
+	p.c.count.polled(pages, bytes)
+	clear(v.looks)
+	v.looks = v.looks[:0]
+	if !p.member(v.peer) {
+		v.release()
+		delete(p.visits, v.peer)
+	}
+}
+
+// page takes what a visit has brought of one page.
+func (p *poller) page(v *visit, l *look, seat int, now time.Time) {
+	g, w := l.page, &l.page.at[seat]
+	bit := uint64(1) << seat
+	switch {
+	case noBuffers(v.err):
+		w.level++
+		return
+	case v.err != nil: // the path rests, and the replica's next one may be asked
+		return
+	case w.epoch != v.via.epoch:
+		return
+	}
+	g.heard = true
+	g.asked |= bit
+	if l.locate {
+		w.rest = min(max(2*w.rest, p.c.cfg.PollMin), p.c.cfg.PollMax)
+		w.lookAt = now.Add(w.rest)
+		w.index, w.found = l.index, l.found
+	}
+	reachable := g.reachable(now)
+	if !l.found {
+		for _, f := range l.shards {
+			f.missed(bit, reachable)
+		}
+		return
+	}
+	if l.bytes == nil { // the batch was full
+		return
+	}
+	valid, behind, wanted := p.entries(l, bit, reachable, now)
+	if behind {
+		w.behind = min(max(2*w.behind, behindMin), behindMax)
+		w.behindUntil = now.Add(w.behind)
+	} else if valid {
+		w.behind, w.behindUntil = 0, time.Time{}
+	}
+	if valid {
+		w.lookAt, w.rest = time.Time{}, 0
+	} else { // its way may hold another page by now
+		w.found = now.Before(w.lookAt)
+	}
+	g.good = g.good || valid && !behind && !wanted
+}
+
+// entries reads the entries of a landed page. valid: one of them was; behind:
+// another replica is known to have said more; wanted: another one may.
+func (p *poller) entries(l *look, bit, reachable uint64, now time.Time) (valid, behind, wanted bool) {
+	for _, f := range l.shards {
+		e := layout.ParseEntry(l.bytes, f.shard.EntryOffset()-l.first)
+		why, moved := f.entry(e, now)
 		if e.Incarnation == 0 {
-			f.missed()
+			want, known := f.missed(bit, reachable)
+			wanted, behind = wanted || want, behind || known
 		}
-		if why == proven || why == reasonStale {
-			valid = true
-		}
+		valid = valid || why == proven || why == reasonStale
+		behind = behind || why == reasonStale
 		if why != proven {
 			p.c.count.retry(why)
 		}
-		moved = moved || m
+		p.moved = p.moved || moved
 	}
-	if valid {
-		g.lookAt, g.rest = time.Time{}, 0
-	} else {
-		g.found = now.Before(g.lookAt)
-	}
-	return moved
-}
-
-// locate looks up the pages whose place at this node is not known, if it is time.
-func (p *poller) locate(via *path, pages []*page) error {
-	missing, now := 0, time.Now()
-	for _, g := range pages {
-		if g.epoch != via.epoch {
-			g.epoch, g.found, g.lookAt, g.rest = via.epoch, false, time.Time{}, 0
-		}
-		if g.due(now) {
-			missing++
-		}
-	}
-	if missing == 0 {
-		return nil
-	}
-	b, err := via.newBatch(missing * 2 * layout.SetSize)
-	if err != nil {
-		return err
-	}
-	defer b.Release()
-	for _, g := range pages {
-		if !g.due(now) {
-			continue
-		}
-		for i, set := range via.geometry.PageSetsOf(g.key, g.number) {
-			g.sets[i] = b.Add(via.geometry.PageSet(set), layout.SetSize)
-		}
-	}
-	if err := settle(b, time.Now().Add(p.c.cfg.ReadTimeout)); err != nil {
-		return err
-	}
-	p.c.count.located(2 * missing)
-	for _, g := range pages {
-		if !g.due(now) {
-			continue
-		}
-		g.rest = min(max(2*g.rest, p.c.cfg.PollMin), p.c.cfg.PollMax)
-		g.lookAt = now.Add(g.rest)
-		for i, set := range via.geometry.PageSetsOf(g.key, g.number) {
-			if g.sets[i] == nil {
-				continue
-			}
-			if way, _, ok := layout.FindIdentity(g.sets[i], g.key, g.number); ok {
-				g.index, g.found = set*layout.Ways+uint32(way), true
-			}
-		}
-		g.sets = [2][]byte{}
-		if g.found {
-			continue
-		}
-		for _, f := range *g.shards.Load() {
-			f.missed()
-		}
-	}
-	return nil
+	return valid, behind, wanted
 }

@@ -86,7 +86,7 @@ func TestFabricImpatientNext(t *testing.T) {
 		}
 		c := bareCluster(t, s)
 		defer c.Close()
-		c.peer = nil
+		c.roster.Store(nil)
 		r := openAt(t, c, Earliest())
 		defer r.Close()
 		for range 5 {

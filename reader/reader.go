@@ -23,12 +23,18 @@ type Reader struct {
 	tail   tail
 	prefix prefix
 	places places
-	// cur is being delivered; ahead is on its way while there is a backlog.
-	cur, ahead flight
-	rest       Batch     // of the last batch, what Read or WriteTo did not get rid of
-	err        error     // ended; only Seek goes on
-	asked      *question // of the durable store, not answered yet or not taken; or nil
-	timer      *time.Timer
+	here   reach // of the position
+	there  reach // of what is looked at beside it
+	late   laggards
+	// cur is being delivered, or nil; ahead[:flying] is on its way while there is a
+	// backlog, in order.
+	cur    *flight
+	ahead  [aheadMost]*flight
+	flying int
+	rest   Batch     // of the last batch, what Read or WriteTo did not get rid of
+	err    error     // ended; only Seek goes on
+	asked  *question // of the durable store, not answered yet or not taken; or nil
+	timer  *time.Timer
 
 	seat   int             // in f.mu.readers, guarded by f.mu; negative: none
 	pos    atomic.Uint64   // where rest begins, else tail.pos; for other goroutines
@@ -49,9 +55,18 @@ type Batch struct {
 	Source Source
 }
 
+// Option is a setting of one Reader.
+type Option func(*Reader)
+
+// Rate caps what a Reader delivers, in bytes a second on average; a step may bring
+// what is enough for 100 ms, or a chunk. 0: no cap.
+func Rate(bytesPerSecond int64) Option {
+	return func(r *Reader) { r.tail.rate = max(bytesPerSecond, 0) }
+}
+
 // Reader opens a shard ("stream/NNNN"). ctx bounds the look-up. Errors match
 // wire.ErrUnknownShard, ErrGap and ErrBeyond among others.
-func (c *Cluster) Reader(ctx context.Context, shard string, from From) (*Reader, error) {
+func (c *Cluster) Reader(ctx context.Context, shard string, from From, options ...Option) (*Reader, error) {
 	s, err := layout.ParseShard(shard)
 	if err != nil {
 		return nil, err
@@ -66,8 +81,11 @@ func (c *Cluster) Reader(ctx context.Context, shard string, from From) (*Reader,
 	}
 	r := &Reader{c: c, h: s.Hash(info.Incarnation), news: make(chan struct{}, 1), busy: make(chan struct{}, 1),
 		timer: time.NewTimer(time.Hour)}
-	if c.peer != nil { // else there is no cache to wait for
+	if c.roster.Load() != nil { // else there is no cache to wait for
 		r.tail.delay = c.cfg.DurableDelay
+	}
+	for _, o := range options {
+		o(r)
 	}
 	r.start(pos, info.Length)
 	r.ctx, r.cancel = context.WithCancel(c.ctx)
@@ -81,8 +99,7 @@ func (c *Cluster) Reader(ctx context.Context, shard string, from From) (*Reader,
 // start puts the Reader at a position of a shard that has a length by now, with
 // nothing known about the position.
 func (r *Reader) start(pos, length uint64) {
-	r.cur.release()
-	r.ahead.release()
+	r.ground()
 	r.rest, r.err = Batch{}, nil
 	r.tail.seek(pos, length)
 	r.prefix = prefixAt(r.h, pos)
@@ -127,10 +144,12 @@ func (r *Reader) advance(ctx context.Context) (Batch, error) {
 			return b, nil
 		}
 		now := time.Now()
-		v, pub, paths := r.c.view(r.f, now)
+		v, pub := r.look(now)
 		switch a := r.tail.next(v); a.kind {
 		case doRead:
-			r.read(paths[a.path], v, pub)
+			r.read(a, pub, now)
+		case doQuorum:
+			r.quorum(a, pub, now)
 		case doDurable, doStat:
 			if b, ok, err := r.resort(ctx, a, v); ok || err != nil {
 				return b, err
@@ -151,37 +170,36 @@ func (r *Reader) advance(ctx context.Context) (Batch, error) {
 	}
 }
 
+// look learns what the next step is decided upon.
+func (r *Reader) look(now time.Time) (view, published) {
+	r.here.find(r.c.roster.Load(), r.h, layout.Extent(r.tail.pos), now)
+	v, pub := r.f.view(now, r.f.page.isBlind(now))
+	v.paths, v.replicas, v.backAt = r.here.paths, r.here.full, r.here.backAt
+	return v, pub
+}
+
 // deliver hands out the next proven span of what has been read, if any.
 func (r *Reader) deliver() (Batch, bool) {
-	if r.cur.next == r.cur.n && r.ahead.state == flightPosted {
-		r.cur, r.ahead = r.ahead, r.cur
-		if r.cur.from != r.tail.pos { // something in between was not proven
-			r.cur.release()
-		} else if err := r.cur.land(); err != nil {
-			r.memoryFailed(r.cur.via, err)
-		} else {
-			r.landed()
-			r.lookAhead()
-		}
-	}
-	if r.cur.next >= r.cur.n {
+	if (r.cur == nil || r.cur.next == r.cur.n) && !r.takeAhead() {
 		return Batch{}, false
 	}
-	via, s := r.cur.via, &r.cur.spans[r.cur.next]
-	data, after, why := r.cur.verify(r.prefix)
-	if r.cur.next++; len(data) < int(s.to-s.from) {
-		r.cur.next = r.cur.n // what follows would leave a gap
-		r.places.forget()
+	f := r.cur
+	s := &f.spans[f.next]
+	data, after, why := f.verify(r.prefix)
+	if f.next++; len(data) < int(s.to-s.from) {
+		f.next = f.n // what follows would leave a gap
+		r.places.forget(f.via.epoch)
 	}
 	if len(data) == 0 {
-		r.c.count.retry(why)
-		v, _, _ := r.c.view(r.f, time.Now())
-		r.tail.failed(v, why)
+		r.missed(f, why)
 		return Batch{}, false
 	}
 	r.prefix = after
-	via.worked()
-	return r.delivered(data, via.source), true
+	f.via.worked()
+	if r.late.n > 0 {
+		r.late.served(f.via.peer)
+	}
+	return r.delivered(data, f.via.source), true
 }
 
 // used takes n bytes of the rest as handed out.
@@ -195,6 +213,9 @@ func (r *Reader) used(n int) {
 func (r *Reader) delivered(data []byte, from Source) Batch {
 	b := Batch{Position: r.tail.pos, Data: data, Source: from}
 	r.tail.delivered(len(data), from)
+	if r.tail.rate > 0 {
+		r.tail.spent(time.Now(), len(data))
+	}
 	r.pos.Store(r.tail.pos)
 	r.c.count.delivered(from, len(data))
 	return b
@@ -202,9 +223,7 @@ func (r *Reader) delivered(data []byte, from Source) Batch {
 
 // wait sleeps until news, a time (zero: none), the end of ctx, or Close.
 func (r *Reader) wait(ctx context.Context, until time.Time) error {
-	// Batch memory is a connection's, and few of many Readers are not waiting.
-	r.cur.release()
-	r.ahead.release()
+	r.ground() // batch memory is a connection's, and few of many Readers are not waiting
 	var timer <-chan time.Time
 	if !until.IsZero() {
 		r.timer.Reset(time.Until(until))
@@ -234,8 +253,7 @@ func (r *Reader) Position() uint64 { return r.pos.Load() }
 
 // Lag returns how many bytes are known to exist behind Position.
 func (r *Reader) Lag() uint64 {
-	v, _, _ := r.c.view(r.f, time.Now())
-	end, pos := max(v.length, v.stored), r.pos.Load()
+	end, pos := r.f.end(), r.pos.Load()
 	return end - min(pos, end)
 }
 
@@ -272,8 +290,7 @@ func (r *Reader) Close() error {
 		<-r.asked.done
 		r.asked = nil
 	}
-	r.cur.release()
-	r.ahead.release()
+	r.ground()
 	r.rest = Batch{}
 	r.timer.Stop()
 	r.c.unfollow(r.f, r)

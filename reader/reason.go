@@ -22,9 +22,12 @@ const (
 	reasonTransport
 	// reasonBuffers: no memory was left to read into (see rdma.Config.BufferBytes).
 	reasonBuffers
+	// reasonBudget: the byte budget of the network device was used up for too long
+	// (see Config.BytesInFlight).
+	reasonBudget
 	reasons int = iota
 )
 
 func (r reason) String() string {
-	return [...]string{"torn", "moved", "hole", "short", "stale", "entry", "deadline", "transport", "buffers"}[r]
+	return [...]string{"torn", "moved", "hole", "short", "stale", "entry", "deadline", "transport", "buffers", "budget"}[r]
 }

@@ -117,10 +117,10 @@ func TestFabricPathComesBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.peer.live.Store(&[]*path{via})
+		c.only().give(via)
 		r := openAt(t, c, Earliest())
 		defer r.Close()
-		poll := poller{c: c} // once: between two polls no news comes
+		poll := newPoller(c) // once: between two polls no news comes
 		defer poll.release()
 		poll.poll(time.Now())
 		via.failed(time.Now(), errBroken)
@@ -147,8 +147,8 @@ func TestFabricNoBuffers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.peer.live.Store(&[]*path{via})
-		c.tasks.Go((&poller{c: c}).run)
+		c.only().give(via)
+		c.tasks.Go(newPoller(c).run)
 		r := openAt(t, c, Earliest())
 		defer r.Close()
 		synctest.Wait()
@@ -164,8 +164,8 @@ func TestFabricNoBuffers(t *testing.T) {
 			}
 		}
 		s := c.Stats()
-		if s.Retries["buffers"] == 0 || s.Failures["tcp"] != 0 || c.blind.Load() {
-			t.Fatalf("retries %v, failures %v, blind %v", s.Retries, s.Failures, c.blind.Load())
+		if s.Retries["buffers"] == 0 || s.Failures["tcp"] != 0 || r.f.page.silent.Load() {
+			t.Fatalf("retries %v, failures %v, blind %v", s.Retries, s.Failures, r.f.page.silent.Load())
 		}
 	})
 }
@@ -192,7 +192,7 @@ func TestFabricDurableOnly(t *testing.T) {
 			s.info.Incarnation, s.info.Length = 77, 20<<20
 			c := bareCluster(t, s)
 			if server == "" {
-				c.peer = nil
+				c.roster.Store(nil)
 			}
 			r := openAt(t, c, Earliest())
 			start := time.Now()
@@ -255,7 +255,7 @@ func TestFabricCloseEndsADurableRead(t *testing.T) {
 				return 0, ctx.Err()
 			}
 			c := bareCluster(t, s)
-			c.peer = nil
+			c.roster.Store(nil)
 			r := openAt(t, c, Earliest())
 			var next sync.WaitGroup
 			next.Go(func() {
@@ -294,7 +294,7 @@ func TestFabricRecreatedIsNotRead(t *testing.T) {
 		r := openAt(t, c, Earliest())
 		defer r.Close()
 		synctest.Wait()
-		c.peer.live.Store(new([]*path))
+		c.only().give()
 		w.store.set(func(s *positionStore) { s.info.Incarnation, s.info.Length = 78, 5000 })
 		if b, err := r.Next(t.Context()); !errors.Is(err, ErrRecreated) {
 			t.Fatalf("%d bytes of the new shard, %v", len(b.Data), err)
@@ -314,7 +314,7 @@ func TestFabricPollManyPages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.peer.live.Store(&[]*path{via})
+		c.only().give(via)
 		var readers []*Reader
 		for i := range 3 * pollPages / 2 {
 			n := uint32(i * layout.EntriesPerPage)
@@ -332,7 +332,7 @@ func TestFabricPollManyPages(t *testing.T) {
 			defer r.Close()
 			readers = append(readers, r)
 		}
-		poll := poller{c: c}
+		poll := newPoller(c)
 		defer poll.release()
 		const polls = 500
 		for range polls { // as often as while bytes flow
@@ -340,7 +340,7 @@ func TestFabricPollManyPages(t *testing.T) {
 			<-time.After(c.cfg.PollMin)
 		}
 		for i, r := range readers {
-			if _, pub, _ := c.view(r.f, time.Now()); (pub.length == 10) != (i != 70) {
+			if pub := r.f.published(); (pub.length == 10) != (i != 70) {
 				t.Errorf("page %d: length %d", i, pub.length)
 			}
 		}

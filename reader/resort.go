@@ -15,8 +15,7 @@ func (r *Reader) resort(ctx context.Context, a action, v view) (b Batch, ok bool
 	if r.asked == nil {
 		switch {
 		case a.kind == doDurable:
-			r.cur.release()
-			r.ahead.release()
+			r.ground()
 			r.askBytes(a)
 		case r.f.claimStat(v.now, v.blind): // one Reader of many asks
 			r.askLength()
@@ -33,6 +32,9 @@ func (r *Reader) resort(ctx context.Context, a action, v view) (b Batch, ok bool
 	case q.from != r.tail.pos: // memory was faster, or Seek came between
 		return b, false, nil
 	case len(q.data) > 0:
+		if most := r.tail.burst(); r.tail.rate > 0 && uint64(len(q.data)) > max(most, blockMin) {
+			q.data = q.data[:max(most, blockMin)] // the rest is kept for a while
+		}
 		r.prefix = r.prefix.extend(r.h, q.from, q.data)
 		return r.delivered(q.data, FromDurable), true, nil
 	case q.err != nil:

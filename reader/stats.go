@@ -1,9 +1,10 @@
 package reader
 
 import (
+	"fmt"
+	"strings"
 	"sync/atomic"
-
-	"github.com/prometheus/client_golang/prometheus"
+	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
 )
@@ -27,9 +28,90 @@ type Stats struct {
 	Failures map[string]uint64
 	// Connects counts connections made, by source.
 	Connects map[string]uint64
-	// Transport is the memory transport in use ("none" when none is up), and
+	// Hedges counts reads of a second replica because the first was slow, HedgeWins
+	// those that the second one won.
+	Hedges, HedgeWins uint64
+	// QuorumReads counts reads of all full replicas at once.
+	QuorumReads uint64
+	// PartialMisses counts reads of partial replicas that lacked the bytes: normal,
+	// and not among Retries.
+	PartialMisses uint64
+	// Transport is the best memory transport in use ("none" when none is up), and
 	// Why the reason for it.
 	Transport, Why string
+	// Peers are the nodes, in the order of their description. Their Reads add up to
+	// those of the memory transports as long as no node leaves.
+	Peers []PeerStats
+}
+
+// PeerStats is how one node fares.
+type PeerStats struct {
+	Node string
+	// State is up, resting (its reads failed a moment ago, or it is slow to be
+	// reached), or away (not connected).
+	State string
+	// Transport is the best memory transport that is connected, and Why the reason
+	// for it.
+	Transport, Why string
+	Reads          uint64        // data reads that it has answered
+	Latency        time.Duration // of small reads lately
+}
+
+// States of a node.
+const (
+	peerUp      = "up"
+	peerResting = "resting"
+	peerAway    = "away"
+)
+
+func (p *peer) snapshot(now time.Time) PeerStats {
+	st := p.status.Load()
+	s := PeerStats{Node: p.name, State: peerAway, Transport: st.transport, Why: st.why, Reads: p.reads.Load()}
+	live := *p.live.Load()
+	if len(live) == 0 {
+		return s
+	}
+	s.Latency = live[0].expect(now, 0)
+	if s.State = peerResting; p.up(now) {
+		s.State = peerUp
+	}
+	return s
+}
+
+// Stats returns what was done so far.
+func (c *Cluster) Stats() Stats {
+	s := c.count.snapshot()
+	s.Transport, s.Why = "none", "no node is set"
+	ro := c.roster.Load()
+	if ro == nil {
+		return s
+	}
+	now := time.Now()
+	best, up := FromDurable, 0
+	var away []string
+	for _, p := range ro.peers {
+		ps := p.snapshot(now)
+		s.Peers = append(s.Peers, ps)
+		live := *p.live.Load()
+		if len(live) > 0 {
+			best = min(best, live[0].source)
+			up++
+		} else {
+			away = append(away, ps.Node+": "+ps.Why)
+		}
+	}
+	if best < FromDurable {
+		s.Transport = best.String()
+	}
+	switch {
+	case len(ro.peers) == 1:
+		s.Transport, s.Why = s.Peers[0].Transport, s.Peers[0].Why
+	case len(away) == 0:
+		s.Why = fmt.Sprintf("%s, all of %d nodes", c.cfg.Transport.reason(), up)
+	default:
+		s.Why = fmt.Sprintf("%s, %d of %d nodes; %s", c.cfg.Transport.reason(), up, len(ro.peers), strings.Join(away, "; "))
+	}
+	return s
 }
 
 // counters are a Cluster's; all may be used at once.
@@ -37,6 +119,8 @@ type counters struct {
 	reads, failures, connects, deliveredBy [sources]atomic.Uint64
 	retries                                [reasons]atomic.Uint64
 	requests, bytes                        atomic.Uint64
+	hedges, hedgeWins, quorums             atomic.Uint64
+	partialMisses                          atomic.Uint64
 }
 
 func (c *counters) polled(pages, bytes int) {
@@ -66,6 +150,7 @@ func (c *counters) delivered(from Source, n int) { c.deliveredBy[from].Add(uint6
 
 func (c *counters) snapshot() Stats {
 	s := Stats{Requests: c.requests.Load(), Bytes: c.bytes.Load(),
+		Hedges: c.hedges.Load(), HedgeWins: c.hedgeWins.Load(), QuorumReads: c.quorums.Load(), PartialMisses: c.partialMisses.Load(),
 		Reads: bySource(&c.reads), DeliveredBy: bySource(&c.deliveredBy),
 		Failures: bySource(&c.failures), Connects: bySource(&c.connects), Retries: map[string]uint64{}}
 	for r := range reasons {
@@ -83,46 +168,4 @@ func bySource(a *[sources]atomic.Uint64) map[string]uint64 {
 		m[Source(i).String()] = a[i].Load()
 	}
 	return m
-}
-
-// collector turns the counters into metrics when it is scraped.
-type collector struct {
-	c                                                        *Cluster
-	reads, delivered, failures, connects, retries, rqs, byts *prometheus.Desc
-}
-
-func newCollector(c *Cluster) *collector {
-	d := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("rmatail_reader_"+name, help, labels, prometheus.Labels{"node": c.cfg.Server})
-	}
-	return &collector{c: c,
-		reads:     d("reads_total", "Data reads answered, by source.", "source"),
-		delivered: d("delivered_bytes_total", "Bytes handed to consumers, by source.", "source"),
-		failures:  d("transport_failures_total", "Reads that failed and rested their transport, by source.", "source"),
-		connects:  d("connects_total", "Connections made, by transport.", "source"),
-		retries:   d("retries_total", "Reads that delivered nothing, by reason.", "reason"),
-		rqs:       d("requests_total", "Reads of any kind asked for."),
-		byts:      d("moved_bytes_total", "Bytes moved by reads of any kind."),
-	}
-}
-
-func (k *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(k, ch) }
-
-func (k *collector) Collect(ch chan<- prometheus.Metric) {
-	s := k.c.count.snapshot()
-	emit := func(d *prometheus.Desc, v uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
-	}
-	each := func(d *prometheus.Desc, m map[string]uint64) {
-		for label, v := range m {
-			emit(d, v, label)
-		}
-	}
-	each(k.reads, s.Reads)
-	each(k.delivered, s.DeliveredBy)
-	each(k.failures, s.Failures)
-	each(k.connects, s.Connects)
-	each(k.retries, s.Retries)
-	emit(k.rqs, s.Requests)
-	emit(k.byts, s.Bytes)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // TestMetrics: two Clusters of one node on one Registerer are no panic, and the
-// series, whose number is fixed, go with the Cluster.
+// series, whose number is fixed but for one a node, go with the Cluster.
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	series := func() (n int) {
@@ -29,7 +29,7 @@ func TestMetrics(t *testing.T) {
 	}
 	first, second := cluster(), cluster()
 	first.count.failed(FromTCP, reasonDeadline)
-	if n, want := series(), 4*sources+reasons+2; n != want {
+	if n, want := series(), 4*sources+reasons+2+4+1+3; n != want {
 		t.Errorf("%d series, want %d", n, want)
 	}
 	second.Close()

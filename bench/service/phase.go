@@ -44,9 +44,13 @@ type Phase struct {
 	// ratio: what other processes take away from this one does not change it.
 	PerProcessor   float64 `json:"requests_per_processor_s"`
 	OfOffProcessor float64 `json:"of_off_processor"`
-	P50            float64 `json:"p50_ms"`
-	P95            float64 `json:"p95_ms"`
-	P99            float64 `json:"p99_ms"`
+	// Pairs are the ratios of the two phases within each round, which other work
+	// meets alike: by the clock, and by processor time. Of a result's Phases only.
+	Pairs          *Quartiles `json:"pairs,omitempty"`
+	PairsProcessor *Quartiles `json:"pairs_processor,omitempty"`
+	P50            float64    `json:"p50_ms"`
+	P95            float64    `json:"p95_ms"`
+	P99            float64    `json:"p99_ms"`
 
 	LinesPerSecond float64 `json:"lines_per_s"` // that were asked for
 	Dropped        uint64  `json:"dropped"`
@@ -95,6 +99,14 @@ type Result struct {
 	Seconds     float64           `json:"seconds"` // of each phase
 	Phases      []Phase           `json:"phases"`  // of each the round with the median requests a second
 	Rounds      [][]Phase         `json:"rounds"`
+	Claims      []bench.Claim     `json:"claims"`
+}
+
+// Quartiles are those of a number that each round has measured.
+type Quartiles struct {
+	Q1     float64 `json:"q1"`
+	Median float64 `json:"median"`
+	Q3     float64 `json:"q3"`
 }
 
 // lineLevel is that of a line which is logged.

@@ -58,21 +58,25 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	defer startProfiles()()
 	res := &Result{Environment: bench.ThisEnvironment(), Clients: c.Clients, Seconds: c.For.Seconds()}
 	for n := range c.Rounds {
-		var round []Phase
-		for _, p := range c.Phases {
-			p, err := measure(ctx, c, p)
-			if err != nil {
-				return nil, fmt.Errorf("phase %q of %d lines: %w", p.Name, p.Lines, err)
+		round := slices.Clone(c.Phases)
+		for i := range round {
+			if n%2 == 1 { // the other way round: what the first one warms up helps neither
+				i = len(round) - 1 - i
 			}
-			p.compare(round)
-			round = append(round, p)
+			if round[i], err = measure(ctx, c, round[i]); err != nil {
+				return nil, fmt.Errorf("phase %q of %d lines: %w", round[i].Name, round[i].Lines, err)
+			}
 			if c.Progress != nil {
-				c.Progress(n+1, p)
+				c.Progress(n+1, round[i])
 			}
+		}
+		for i := range round {
+			round[i].compare(round)
 		}
 		res.Rounds = append(res.Rounds, round)
 	}
 	res.medians()
+	res.Claims = claims(res.Phases)
 	res.Environment.End()
 	return res, nil
 }
@@ -135,9 +139,9 @@ func (p *Phase) count(took []time.Duration, seconds float64) {
 }
 
 // compare sets OfOff by the phase of the same kind without logging, and the words.
-func (p *Phase) compare(before []Phase) {
+func (p *Phase) compare(round []Phase) {
 	p.OfOff, p.OfOffProcessor = 1, 1
-	for _, b := range before {
+	for _, b := range round {
 		if b.Node == p.Node && b.Path == Nowhere && b.Calls == None && b.RequestsPerSecond > 0 {
 			p.OfOff = p.RequestsPerSecond / b.RequestsPerSecond
 			p.OfOffProcessor = p.PerProcessor / max(b.PerProcessor, 1e-9)
@@ -151,9 +155,27 @@ func (r *Result) medians() {
 	for i := range r.Rounds[0] {
 		p := r.median(i, func(p Phase) float64 { return p.RequestsPerSecond })
 		p.PerProcessor = r.median(i, func(p Phase) float64 { return p.PerProcessor }).PerProcessor
-		p.compare(r.Phases)
+		p.Pairs = r.quartiles(i, func(p Phase) float64 { return p.OfOff })
+		p.PairsProcessor = r.quartiles(i, func(p Phase) float64 { return p.OfOffProcessor })
 		r.Phases = append(r.Phases, p)
 	}
+	for i := range r.Phases {
+		r.Phases[i].compare(r.Phases)
+	}
+}
+
+// quartiles are those of phase i over all rounds; nil: there is one round.
+func (r *Result) quartiles(i int, of func(Phase) float64) *Quartiles {
+	n := len(r.Rounds)
+	if n < 2 {
+		return nil
+	}
+	var all []float64
+	for _, round := range r.Rounds {
+		all = append(all, of(round[i]))
+	}
+	slices.Sort(all)
+	return &Quartiles{all[n/4], all[n/2], all[n-1-n/4]}
 }
 
 // median returns phase i of the round that is the median by a value.

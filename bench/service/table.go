@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/rmatail/rmatail/bench"
 )
 
 // words say where the time of a phase goes.
@@ -32,15 +34,21 @@ func (p Phase) words() string {
 // Write prints the table.
 func (r *Result) Write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "lines/request\tlogging\trequests/s\tof off\tby processor time\tp95 ms\tlines/s\tdropped\twhere the time goes")
+	fmt.Fprintln(w, "lines/request\tlogging\trequests/s\tof off\tby processor time\tpairs\tp95 ms\tlines/s\tdropped\twhere the time goes")
 	for _, p := range r.Phases {
-		fmt.Fprintf(w, "%d\t%s\t%.0f\t%.1f%%\t%.1f%%\t%.2f\t%.0f\t%d\t%s\n", p.Lines, p.Name, p.RequestsPerSecond, 100*p.OfOff, 100*p.OfOffProcessor, p.P95, p.LinesPerSecond, p.Dropped, p.Words)
+		pairs := "-"
+		if q := p.PairsProcessor; q != nil {
+			pairs = fmt.Sprintf("%.1f%% (%.1f to %.1f)", 100*q.Median, 100*q.Q1, 100*q.Q3)
+		}
+		fmt.Fprintf(w, "%d\t%s\t%.0f\t%.1f%%\t%.1f%%\t%s\t%.2f\t%.0f\t%d\t%s\n", p.Lines, p.Name, p.RequestsPerSecond, 100*p.OfOff, 100*p.OfOffProcessor, pairs, p.P95, p.LinesPerSecond, p.Dropped, p.Words)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	e := r.Environment
-	_, err := fmt.Fprintf(out, "reads of %d B by %d clients, %.1f s a phase, median of %d rounds; %s, %d CPUs, %s, load %s to %s\n",
-		readBytes, r.Clients, r.Seconds, len(r.Rounds), e.CPU, e.CPUs, e.Go, e.LoadBefore, e.LoadAfter)
-	return err
+	if _, err := fmt.Fprintf(out, "reads of %d B by %d clients, %.1f s a phase, median of %d rounds; %s, %d CPUs, %s, load %s to %s\n",
+		readBytes, r.Clients, r.Seconds, len(r.Rounds), e.CPU, e.CPUs, e.Go, e.LoadBefore, e.LoadAfter); err != nil {
+		return err
+	}
+	return bench.WriteClaims(out, r.Claims)
 }

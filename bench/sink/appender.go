@@ -2,7 +2,6 @@ package sink
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
@@ -15,71 +14,103 @@ const (
 	appenderBatch = 64
 )
 
-// appender has a producer.Appender with its defaults, and so a shard, for each
-// connection; records go to them in turn. A record is written when its Ack says
-// so, which one goroutine for each Appender waits for, in order.
+// appender has a producer.Appender with its defaults, and a shard for each
+// connection. A record is written when its Ack says so. One goroutine waits for
+// the Acks: those of a batch resolve together, and as many batches are on their
+// way at once as there are shards.
 type appender struct {
 	r       *run
-	shards  []*producer.Appender
-	acks    []chan acked
-	writers sync.WaitGroup
+	to      *producer.Appender
+	open    batch // that records are being added to
+	batches chan batch
+	counted sync.WaitGroup
 }
 
-type acked struct {
-	record
+// batch is records whose Acks resolve together.
+type batch struct {
+	records []record
 	producer.Ack
 }
 
-// acksKept is more than a queue and two batches hold: the loop waits for the
-// Appender, never for what counts its Acks.
-const acksKept = 2 * appenderRoom
+// batchesKept is more than a queue holds: the loop waits for the Appender, never
+// for what counts its Acks.
+const batchesKept = 2 * appenderRoom
 
 func newAppender(r *run) (path, error) {
-	a := &appender{r: r}
+	var targets []producer.Target
 	for i := range r.sink.all {
-		ap, err := producer.Open(r.ctx, producer.Config{Shard: layout.Shard{Stream: "bench", Number: uint32(i)}, Log: &pooled{pool: r.sink}})
-		if err != nil {
-			a.drain()
-			return nil, err
-		}
-		acks := make(chan acked, acksKept)
-		a.shards, a.acks = append(a.shards, ap), append(a.acks, acks)
-		a.writers.Go(func() { a.count(acks) })
+		targets = append(targets, producer.Target{Shard: layout.Shard{Stream: "bench", Number: uint32(i)}, Log: &pooled{pool: r.sink}})
 	}
+	to, err := producer.Open(r.ctx, producer.Config{Shard: targets[0].Shard, Log: targets[0].Log, More: targets[1:]})
+	if err != nil {
+		return nil, err
+	}
+	a := &appender{r: r, to: to, batches: make(chan batch, batchesKept)}
+	a.counted.Go(a.count)
 	return a, nil
 }
 
 func (a *appender) submit(rec record) bool {
-	i := rec.id % len(a.shards)
-	ack, err := a.shards[i].Append(a.r.ctx, a.r.payload)
+	ack, err := a.to.Append(a.r.ctx, a.r.payload)
 	if err != nil {
 		a.r.fail(err)
 		return false
 	}
-	a.acks[i] <- acked{rec, ack}
+	if len(a.open.records) > 0 && ack.Done() != a.open.Done() {
+		a.batches <- a.open
+		a.open.records = make([]record, 0, appenderBatch)
+	}
+	a.open.records, a.open.Ack = append(a.open.records, rec), ack
 	return true
 }
 
-func (a *appender) count(acks chan acked) {
-	for w := range acks {
-		if _, err := w.Wait(a.r.ctx); err != nil {
-			a.r.fail(err)
-			continue
+// count waits for the oldest batches, as many as are on their way at most, in
+// whatever order they are settled.
+func (a *appender) count() {
+	var flying [connections]batch // those with records are waited for
+	var done [connections]<-chan struct{}
+	in := a.batches
+	for left := 0; in != nil || left > 0; {
+		next := in
+		if left == connections {
+			next = nil
 		}
-		a.r.wrote([]record{w.record})
+		i := 0
+		select {
+		case b, ok := <-next:
+			if !ok {
+				in = nil
+				continue
+			}
+			for done[i] != nil {
+				i++
+			}
+			flying[i], done[i], left = b, b.Done(), left+1
+			continue
+		case <-done[0]:
+		case <-done[1]:
+			i = 1
+		case <-done[2]:
+			i = 2
+		case <-done[3]:
+			i = 3
+		}
+		if _, err := flying[i].Wait(context.Background()); err != nil {
+			a.r.fail(err)
+		} else {
+			a.r.wrote(flying[i].records)
+		}
+		done[i], left = nil, left-1
 	}
 }
 
 func (a *appender) drain() {
-	for _, acks := range a.acks {
-		close(acks)
+	if len(a.open.records) > 0 {
+		a.batches <- a.open
 	}
-	a.writers.Wait()
-	var err error
-	for _, ap := range a.shards {
-		err = errors.Join(err, ap.Close(context.WithoutCancel(a.r.ctx)))
-	}
-	if err != nil {
+	close(a.batches)
+	a.counted.Wait()
+	if err := a.to.Close(context.WithoutCancel(a.r.ctx)); err != nil {
 		a.r.fail(err)
 	}
 }

@@ -9,7 +9,7 @@
 //	semaphore  the same, at most four at a time: the loop waits
 //	queue      a queue and four writers; a record that finds it full is dropped
 //	blocking   the same, but the loop waits for room
-//	appender   producer.Appender with its defaults
+//	appender   one producer.Appender with its defaults, and a shard for each connection
 //
 // Cap is the room of the queue in records, batch the most that a writer takes
 // for one write, without waiting for more.
@@ -36,6 +36,8 @@
 // one is written. (The published table divides by the time in which records
 // were offered, so that a row is the faster the more it drops.) Latencies are
 // exact quantiles, each record's time from before it is offered until its write
-// has returned, or until it was taken. Heap, stacks and goroutines are the most
-// that was seen, asked for every 2 ms.
+// has returned (with the appender: until its Ack has resolved), or until it was
+// taken. Heap, stacks and goroutines are the most that was seen, asked for every
+// 2 ms, in the whole process: what was there before the row, the store's own
+// goroutines among it, is told apart.
 package sink

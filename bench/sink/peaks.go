@@ -15,8 +15,8 @@ const watchEvery = 2 * time.Millisecond
 type peaks struct {
 	stop, done chan struct{}
 	samples    []metrics.Sample
-	before     uint64 // heap at the beginning
-	most       [3]uint64
+	before     [3]uint64 // at the beginning
+	most       [3]uint64 // heap, stacks, goroutines
 }
 
 func watch() *peaks {
@@ -24,7 +24,8 @@ func watch() *peaks {
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"},
 	}}
 	p.look()
-	p.before = p.most[0]
+	p.most[2]++ // what looks for them
+	p.before = p.most
 	go p.run()
 	return p
 }

@@ -28,10 +28,13 @@ type Row struct {
 	Enqueue Quantiles `json:"enqueue_us"`
 	Sink    Quantiles `json:"sink_us"` // one write
 
-	HeapBefore    uint64 `json:"heap_before_bytes"` // of earlier rows: the runtime keeps its descriptors of goroutines that have ended
-	HeapMax       uint64 `json:"heap_max_bytes"`
-	StacksMax     uint64 `json:"stacks_max_bytes"`
-	GoroutinesMax uint64 `json:"goroutines_max"`
+	HeapBefore uint64 `json:"heap_before_bytes"` // of earlier rows: the runtime keeps its descriptors of goroutines that have ended
+	HeapMax    uint64 `json:"heap_max_bytes"`
+	StacksMax  uint64 `json:"stacks_max_bytes"`
+	// GoroutinesBefore were there already: the process's, the sink's, and one that
+	// looks for these peaks.
+	GoroutinesBefore uint64 `json:"goroutines_before"`
+	GoroutinesMax    uint64 `json:"goroutines_max"`
 }
 
 // Quantiles are in microseconds.

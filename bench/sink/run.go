@@ -36,7 +36,7 @@ func measure(ctx context.Context, row Row, records, recordBytes int, dir string)
 	runtime.GC()
 	debug.FreeOSMemory() // each row begins with the same heap
 	peaks := watch()
-	row.HeapBefore = peaks.before
+	row.HeapBefore, row.GoroutinesBefore = peaks.before[0], peaks.before[2]
 	r.start = time.Now()
 	p, err := r.path(row)
 	if err == nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"github.com/rmatail/rmatail/bench"
 )
 
 // Write prints the table, with the published column names.
@@ -20,7 +22,9 @@ func (r *Result) Write(out io.Writer) error {
 		return err
 	}
 	e := r.Environment
-	_, err := fmt.Fprintf(out, "%d records of %d B, median of %d rounds, GOMAXPROCS %d; %s, %d CPUs, Linux %s, %s, load %s to %s\n",
-		r.Records, r.RecordBytes, len(r.Rounds), processors, e.CPU, e.CPUs, e.Kernel, e.Go, e.LoadBefore, e.LoadAfter)
-	return err
+	if _, err := fmt.Fprintf(out, "%d records of %d B, median of %d rounds, GOMAXPROCS %d; %s, %d CPUs, Linux %s, %s, load %s to %s\n",
+		r.Records, r.RecordBytes, len(r.Rounds), processors, e.CPU, e.CPUs, e.Kernel, e.Go, e.LoadBefore, e.LoadAfter); err != nil {
+		return err
+	}
+	return bench.WriteClaims(out, r.Claims)
 }

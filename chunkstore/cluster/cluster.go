@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -31,16 +32,22 @@ const (
 	Metadata
 )
 
-func (r Roles) String() string {
-	switch r {
-	case Data:
-		return "data"
-	case Metadata:
-		return "metadata"
-	case Data | Metadata:
-		return "data and metadata"
+// Names are those of the roles, as a cluster file has them.
+func (r Roles) Names() (names []string) {
+	if r&Data != 0 {
+		names = append(names, "data")
 	}
-	return fmt.Sprintf("%#x", uint8(r))
+	if r&Metadata != 0 {
+		names = append(names, "metadata")
+	}
+	return names
+}
+
+func (r Roles) String() string {
+	if r == 0 || r&^(Data|Metadata) != 0 {
+		return fmt.Sprintf("%#x", uint8(r))
+	}
+	return strings.Join(r.Names(), " and ")
 }
 
 // Defaults of a Description.

@@ -17,6 +17,9 @@ type View struct {
 	byName         map[string]int
 }
 
+// MaxReplicas bounds the replicas of one key, full and partial together.
+const MaxReplicas = placement.MaxReplicas
+
 // Replicas are the nodes of one key, as indices into View.Nodes.
 type Replicas = placement.Set
 

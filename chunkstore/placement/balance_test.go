@@ -53,7 +53,7 @@ func TestLoadIsBalanced(t *testing.T) {
 	} else {
 		t.Logf("report: placement: 240 shards on 9 nodes, 3 replicas, 100 extents a shard: the busiest node has %.3f of the mean", got)
 	}
-	const moments = 1000
+	const moments = 150
 	r := rand.New(rand.NewPCG(5, 6))
 	worst := 0.0
 	for range moments {
@@ -70,7 +70,7 @@ func TestLoadIsBalanced(t *testing.T) {
 // are, which is what the package promises, and no more.
 func TestTailsAreBalancedAsWellAsChanceAllows(t *testing.T) {
 	m, keys := newMap(t, named(9), 3, 0), shards(2)
-	const moments = 4000
+	const moments = 1000
 	r := rand.New(rand.NewPCG(7, 8))
 	var placed, drawn []float64
 	for range moments {
@@ -100,7 +100,7 @@ func TestTailsAreBalancedAsWellAsChanceAllows(t *testing.T) {
 // TestAnyPairOfNodesSharesItsPartOfTheKeys: what a lost node held is spread evenly
 // over all others, so that none of them gets its whole load.
 func TestAnyPairOfNodesSharesItsPartOfTheKeys(t *testing.T) {
-	const nodes, keys = 9, 200_000
+	const nodes, keys = 9, 40_000
 	m := newMap(t, named(nodes), 3, 0)
 	var pairs [nodes][nodes]int
 	var s Set
@@ -162,7 +162,7 @@ func TestWeightsAreShares(t *testing.T) {
 		nodes = append(nodes, n)
 		group[n.Partial] = append(group[n.Partial], weights[i])
 	}
-	const keys = 200_000
+	const keys = 40_000
 	m := newMap(t, nodes, 3, 2)
 	first, held := make([]int, len(nodes)), make([]int, len(nodes))
 	var s Set

@@ -8,7 +8,7 @@ import (
 	"github.com/rmatail/rmatail/chunkstore/layout"
 )
 
-const movedKeys = 20_000
+const movedKeys = 5000
 
 // moved compares the keys of two maps and returns how many have changed. A key that
 // has may differ only by gained, which it has more than before, and by one replica

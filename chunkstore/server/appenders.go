@@ -85,7 +85,7 @@ func (a *appenders) end(ctx context.Context, b begun) (pos uint64, err error) {
 		pos, err = b.ack.Wait(ctx)
 	}
 	switch {
-	case errors.Is(err, producer.ErrFenced):
+	case errors.Is(err, producer.ErrFenced), errors.Is(err, producer.ErrLeaseLost):
 		a.retire(b.place)
 		return 0, &wire.Error{Status: wire.StatusLocked, Message: err.Error()}
 	case errors.Is(err, producer.ErrClosed), errors.Is(err, durable.ErrFailed):

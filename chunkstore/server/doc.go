@@ -4,14 +4,16 @@
 // A node offers its arena in three ways, all of the same bytes at (offset,
 // length): as a read-only mapping handed over a Unix socket, as a registered
 // memory region, and by the operation ReadArena, answered by vectored writes
-// from the arena itself. It takes puts and publishes from producers elsewhere.
-// With a durable directory it owns that store too: it takes appends, mirrors
-// them into its arena, and serves durable reads, each under limits of its own.
+// from the arena itself. It takes puts and publishes from producers elsewhere,
+// and holds their leases. With a durable directory it owns that store too: it takes
+// appends, mirrors them into the arenas of its cluster (producer.ReplicaCache), of
+// which its own is called directly, and serves durable reads, each under limits of
+// its own. A node without Config.Cluster is a cluster of its own.
 //
 // # A connection
 //
 // One goroutine reads the frames of a connection. Operations that only touch
-// memory (ReadArena, Put, Publish, Ping) are answered in place: replies gather
+// memory (ReadArena, Put, Publish, Lease, Ping) are answered in place: replies gather
 // until no whole request is left in the input, or Limits.FlushBytes are reached,
 // then leave in one writev. Operations that can wait (appends, the durable
 // store, RDMA connections) run beside it, at most Limits.InFlight for each
@@ -32,6 +34,7 @@
 // Start: durable store, arena, Unix socket, RDMA, HTTP, and TCP last, so that a
 // node that answers has everything. Stop, in Shutdown: no new connections, new
 // requests are refused with wire.ErrClosing, those under way finish, appenders
-// flush and close, then the Unix socket and RDMA, the store, and the arena last,
-// when nothing can touch its memory any more.
+// flush and close and give their leases back, then the connections to the cluster,
+// the Unix socket and RDMA, the arena when nothing can touch its memory any more,
+// and the store.
 package server

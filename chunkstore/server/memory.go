@@ -26,6 +26,8 @@ func (c *conn) request(h wire.Header, p []byte) {
 		if err = c.publish(p); err == nil {
 			c.out.Header(h, 0)
 		}
+	case wire.OpLease:
+		err = c.lease(h, p)
 	case wire.OpPing:
 		c.out.Header(h, 0)
 	default:
@@ -65,7 +67,7 @@ func (c *conn) put(p []byte) error {
 	if err != nil {
 		return err
 	}
-	return c.s.cache.put(layout.Put{
+	return c.s.cache.Put(layout.Put{
 		Shard: req.ShardHash, Chunk: req.Chunk, From: int(req.From), CRC: req.CRC, Data: req.Data,
 	})
 }
@@ -88,7 +90,27 @@ func (c *conn) publish(p []byte) error {
 	if req.Flags&wire.ShardSealed != 0 {
 		e.Flags |= layout.FlagSealed
 	}
-	return c.s.cache.publish(layout.Publication{Shard: shard, Entry: e.Seal(shard.Hash(req.Incarnation))})
+	return c.s.cache.Publish(layout.Publication{
+		Shard: shard, Entry: e.Seal(shard.Hash(req.Incarnation)), Ballot: layout.Ballot(req.Ballot),
+	})
+}
+
+func (c *conn) lease(h wire.Header, p []byte) error {
+	req, err := wire.ParseLease(p)
+	if err != nil {
+		return err
+	}
+	held, err := c.s.cache.Lease(req)
+	if err != nil {
+		return err
+	}
+	var b [128]byte
+	reply, err := held.AppendTo(b[:0])
+	if err != nil {
+		return err
+	}
+	c.out.Reply(h, reply)
+	return nil
 }
 
 // parseShard reads a shard's name in a request.

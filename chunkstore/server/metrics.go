@@ -75,6 +75,9 @@ func (c *collector) addArena(gauge, count func(name, help string, value func(Sta
 	gauge("cache_extents_max", "Extents that the arena has room for.", func(s Stats) float64 { return float64(s.Arena.Extents.Ways) })
 	count("cache_extents_expired_total", "Extents evicted after their time.", func(s Stats) float64 { return float64(s.Arena.Extents.Expired) })
 	count("cache_extents_pushed_out_total", "Extents evicted before their time: the arena is too small.", func(s Stats) float64 { return float64(s.Arena.Extents.Capacity) })
+	gauge("leases", "Writers' leases known.", func(s Stats) float64 { return float64(s.Arena.Leases) })
+	count("leases_forgotten_total", "Leases forgotten for want of room.", func(s Stats) float64 { return float64(s.Arena.Forgotten) })
+	count("publishes_poisoned_total", "Publications refused as a newer writer holds the lease.", func(s Stats) float64 { return float64(s.Arena.Poisoned) })
 	gauge("cache_pages", "Length pages held.", func(s Stats) float64 { return float64(s.Arena.Pages.Used) })
 }
 

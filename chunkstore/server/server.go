@@ -26,8 +26,9 @@ type Server struct {
 
 	store     *durable.Dir // nil: a cache alone
 	arena     *chunkstore.Arena
-	cache     arenaCache
-	appenders *appenders // nil without a store
+	cache     arenaNode
+	replicas  *producer.ReplicaCache // nil without a store
+	appenders *appenders             // nil without a store
 	writers   *producer.Workers
 	export    export // nil without RDMA
 	// rdmaReason says why there is no RDMA; empty if there is.
@@ -86,7 +87,7 @@ func newServer(cfg Config, p parts) (*Server, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.serving, s.work = newStopper(s.life), newStopper(s.life)
 	for _, step := range []func() error{
-		s.listen, s.startStore, s.startArena, s.startSocket, s.startRDMA, s.startMetrics, s.startHTTP,
+		s.listen, s.startStore, s.startArena, s.startSocket, s.startRDMA, s.startMetrics, s.startReplicas, s.startHTTP,
 	} {
 		if err := step(); err != nil {
 			s.end()
@@ -137,11 +138,14 @@ func (s *Server) startStore() error {
 }
 
 func (s *Server) startArena() error {
+	if view := s.view(); view != nil && s.cfg.Arena.TTL == 0 {
+		s.cfg.Arena.TTL = view.TTL
+	}
 	a, err := chunkstore.New(s.cfg.Arena)
 	if err != nil {
 		return err
 	}
-	s.arena, s.cache = a, arenaCache{a}
+	s.arena, s.cache = a, arenaNode{a}
 	s.closers.add("arena", a.Close)
 	return nil
 }
@@ -154,7 +158,7 @@ func (s *Server) openShard(ctx context.Context, shard layout.Shard) (*producer.A
 		return nil, err
 	}
 	a, err := producer.Open(ctx, producer.Config{
-		Shard: shard, Log: log, Cache: s.cache, CacheTimeout: -1, Heartbeat: s.cfg.Heartbeat, Workers: s.writers,
+		Shard: shard, Log: log, Cache: s.replicas, Heartbeat: s.cfg.Heartbeat, Workers: s.writers,
 		ReadTail: func(ctx context.Context, pos uint64, p []byte) (int, error) {
 			return s.store.ReadAt(ctx, name, pos, p)
 		},

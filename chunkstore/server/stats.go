@@ -16,6 +16,10 @@ import (
 
 // Stats is the state of a node, also as JSON by the operation NodeStat.
 type Stats struct {
+	// Node is the node's name in its cluster; its address if it is alone. Role is
+	// what it holds, in words, such as "data and metadata, partial"; empty if the cluster's description has no such node any more.
+	Node          string  `json:"node"`
+	Role          string  `json:"role"`
 	Epoch         uint64  `json:"epoch"`
 	UptimeSeconds float64 `json:"uptime_seconds"`
 	Listen        string  `json:"listen"`
@@ -53,12 +57,16 @@ type Stats struct {
 	QueuePairs   int             `json:"queue_pairs"`   // RDMA connections
 	Panics       uint64          `json:"panics"`        // bugs: must be zero
 
+	// Replicas is what the node's appenders have put to the nodes of the cluster,
+	// itself included; nil without a durable directory.
+	Replicas *producer.ReplicaStats `json:"replicas,omitempty"`
+
 	Arena chunkstore.Stats `json:"arena"`
 }
 
 const (
-	opSlots     = int(wire.OpPing) + 1        // slot 0: unknown operations
-	statusSlots = int(wire.StatusVersion) + 1 // slot 0: others
+	opSlots     = int(wire.OpLease) + 1     // slot 0: unknown operations
+	statusSlots = int(wire.StatusLease) + 1 // slot 0: others
 )
 
 // counters are what Stats counts as it goes.
@@ -112,7 +120,7 @@ func (s *Server) panicked(value any) error {
 func (s *Server) Stats() Stats {
 	c := &s.counters
 	st := Stats{
-		Epoch: s.arena.Epoch(), UptimeSeconds: time.Since(s.started).Seconds(),
+		Node: s.cfg.Node, Epoch: s.arena.Epoch(), UptimeSeconds: time.Since(s.started).Seconds(),
 		Listen: s.Addr().String(), Socket: s.socketPath, SocketReason: s.socketReason, RDMA: s.rdmaReason == "", RDMAReason: s.rdmaReason,
 		Connections: int(c.connections.Load()), ConnectionsTotal: c.connectionsTotal.Load(), ConnectionsRefused: c.connectionsOver.Load(), ConnectionsBroken: c.connectionsBroken.Load(),
 		Requests: make(map[string]uint64), Refusals: make(map[string]uint64), InFlight: int(c.inFlight.Load()),
@@ -132,6 +140,13 @@ func (s *Server) Stats() Stats {
 		if n := c.refusals[i].Load(); n > 0 {
 			st.Refusals[wire.Status(i).String()] = n
 		}
+	}
+	if n, ok := s.member(); ok {
+		st.Role = role(n)
+	}
+	if s.replicas != nil {
+		r := s.replicas.Stats()
+		st.Replicas = &r
 	}
 	if s.socket != nil {
 		st.SharedMemory = s.socket.Conns()

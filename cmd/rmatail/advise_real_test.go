@@ -39,6 +39,20 @@ func TestRealAdviseFromJSON(t *testing.T) {
 	}
 }
 
+// A node is watched while records arrive.
+func TestRealAdviseWatchesANode(t *testing.T) {
+	n := startNode(t, "--dir", t.TempDir(), "--policy", "never")
+	feedAppend(t, noise(64<<20, 21), "--server", n.addr, "logs/0", "--batch", "4KiB", "--rate", "1MiB")
+	var a advise.Advice
+	eventually(t, "advice from what arrives", func() bool {
+		r := rmatail(t, nil, "advise", "--server", n.addr, "--for", "1s", "--loss-cost", "fatal", "--json")
+		return r.code == exitDone && json.Unmarshal([]byte(r.stdout), &a) == nil
+	})
+	if len(a.Answers) != 4 || a.Policy != "block" || a.Mode == "" || len(a.Reasons) == 0 || a.Answers[1].Value < 1 || a.Answers[3].Value <= 0 {
+		t.Errorf("%+v", a)
+	}
+}
+
 // A node that has measured nothing gets no advice, but an explanation.
 func TestRealAdviseWithoutFacts(t *testing.T) {
 	n := startNode(t, "--dir", t.TempDir())

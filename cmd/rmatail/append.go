@@ -8,13 +8,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore/cluster"
+	"github.com/rmatail/rmatail/chunkstore/cluster/file"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
 type appendCmd struct {
-	Server     string        `help:"The node's address. Default 127.0.0.1:7440 if there is no --dir either." placeholder:"HOST:PORT"`
-	Dir        string        `help:"Append to this durable directory directly, as the shard's only writer. With --server its cache mirrors what is appended." placeholder:"DIR" type:"path"`
+	Server     string        `help:"The node's address. Default 127.0.0.1:7440 if there is no --cluster and no --dir either." placeholder:"HOST:PORT"`
+	Cluster    string        `help:"The file that describes a cluster (YAML): append through the node that owns its store, or to the directory that is its store." placeholder:"FILE"`
+	Dir        string        `help:"Append to this durable directory directly, as the shard's only writer. With --server or --cluster the nodes there mirror what is appended." placeholder:"DIR" type:"path"`
 	Policy     policy        `help:"With --dir: when appends are flushed to the disk: always, interval or never." default:"always" placeholder:"NAME"`
 	Seal       bool          `help:"With --dir: seal the shard at the end, so that followers end too."`
 	Shard      shard         `arg:"" help:"The shard, such as logs/0000. It is created when it does not exist."`
@@ -28,11 +31,11 @@ type appendCmd struct {
 	Linger     time.Duration `help:"How long an append waits for more input." default:"2ms" placeholder:"TIME"`
 	Partial    time.Duration `name:"partial-timeout" help:"With --follow: append an unfinished last line after so long without its end. 0s: never." default:"10s" placeholder:"TIME"`
 	RotateWait time.Duration `help:"With --follow: a file that was renamed has ended when nothing has come for so long. What is written to it later is not seen." default:"2s" placeholder:"TIME"`
-	InFlight   size          `help:"How many bytes may be on their way to the node at once, in several appends (up to 6MiB). 1B: one append at a time; use that when several processes append to the shard." default:"4MiB" placeholder:"SIZE"`
+	InFlight   size          `help:"How many bytes may be on their way to the node at once, in several appends, or with --dir wait for the flush before them (up to 6MiB). 1B: one append at a time; use that when several processes append to the shard." default:"4MiB" placeholder:"SIZE"`
 	Rate       size          `help:"Append at most so many bytes a second, on average. Default: as fast as it goes." placeholder:"SIZE"`
 	WhenFull   overflow      `help:"What happens to standard input that comes faster than it is appended: block (its writer waits), drop-newest or drop-oldest, by whole appends. What is dropped is counted, and the exit code is 1." default:"block" placeholder:"NAME"`
 	Queue      size          `help:"How much of the input waits before it is dropped." default:"16MiB" placeholder:"SIZE"`
-	RetryFor   time.Duration `help:"How long to try again when the node is away, or full. Nothing is appended twice." default:"30s" placeholder:"TIME"`
+	RetryFor   time.Duration `help:"How long to try again when the node is away, or the disk full. Nothing is appended twice." default:"30s" placeholder:"TIME"`
 	JSON       bool          `name:"json" help:"Summary as one JSON object on standard output."`
 }
 
@@ -107,10 +110,16 @@ func (c *appendCmd) check() error {
 		return fmt.Errorf("%w: --queue %s", errUsage, c.Queue)
 	case c.State != "" && !c.Resume:
 		return fmt.Errorf("%w: --state needs --resume", errUsage)
-	case c.Dir == "" && c.Seal:
-		return fmt.Errorf("%w: --seal needs --dir: only the shard's own writer can seal it", errUsage)
+	case c.Dir == "" && c.Cluster == "" && c.Seal:
+		return errSealNeedsDir
 	}
-	return nil
+	return c.where().check()
+}
+
+var errSealNeedsDir = fmt.Errorf("%w: --seal needs --dir: only the shard's own writer can seal it", errUsage)
+
+func (c *appendCmd) where() storeFlags {
+	return storeFlags{Server: c.Server, Cluster: c.Cluster, Dir: c.Dir}
 }
 
 func (c *appendCmd) Run(p *process) error {
@@ -120,8 +129,15 @@ func (c *appendCmd) Run(p *process) error {
 	began := time.Now()
 	var account ledger
 	account.mu.Shard = c.Shard.String()
+	source, err := c.where().openCluster(p)
+	if err != nil {
+		return err
+	}
+	if source != nil {
+		defer source.Close()
+	}
 	var in *batches
-	s, err := c.open(p, func(b *batch, pos uint64) {
+	s, err := c.open(p, source, func(b *batch, pos uint64) {
 		account.durable(b, pos)
 		in.recycle(b)
 	})
@@ -191,10 +207,25 @@ func (c *appendCmd) cutting() cutting {
 	return k
 }
 
-// open opens what is appended to. done is called for each batch that is durable.
-func (c *appendCmd) open(p *process, done func(b *batch, pos uint64)) (sink, error) {
-	if c.Dir != "" {
-		a, err := c.openDir(p)
+// open opens what is appended to; source is the cluster, or nil. done is called for
+// each batch that is durable.
+func (c *appendCmd) open(p *process, source *file.Source, done func(b *batch, pos uint64)) (sink, error) {
+	dir, addr := c.Dir, c.where().address
+	if source != nil && dir == "" {
+		addr = func() string { return ownerOf(source) }
+		if addr() == "" {
+			dir = source.Current().Store.Dir
+		}
+	}
+	if dir != "" {
+		var mirror cluster.Source
+		switch {
+		case source != nil:
+			mirror = source
+		case c.Server != "":
+			mirror = cluster.Single(c.Server)
+		}
+		a, err := c.openDir(p, dir, mirror)
 		if err != nil {
 			return nil, err
 		}
@@ -204,9 +235,11 @@ func (c *appendCmd) open(p *process, done func(b *batch, pos uint64)) (sink, err
 		}
 		return d, nil
 	}
-	addr := storeFlags{Server: c.Server}.address()
+	if c.Seal {
+		return nil, errSealNeedsDir
+	}
 	pl := &pipeline{shard: c.Shard.String(), retryFor: c.RetryFor, inFlight: int(c.InFlight), done: done,
-		dial: func(ctx context.Context) (*wire.Client, error) { return dial(ctx, p, addr) },
+		dial: func(ctx context.Context) (*wire.Client, error) { return dial(ctx, p, addr()) },
 		note: func(err error) { p.log.Warn("trying again", "err", err) }}
 	ctx, cancel := context.WithTimeout(p, openTimeout)
 	defer cancel()

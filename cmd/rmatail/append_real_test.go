@@ -368,3 +368,39 @@ func TestRealDropsAreCounted(t *testing.T) {
 		t.Errorf("%d bytes are in the shard, %d were reported", len(got), sum.Bytes)
 	}
 }
+
+// TestRealHardLines appends lines that are longer than an append, that lie across
+// borders of 4,096 bytes and of appends in the middle of a character, and a last one
+// without its end: from a file, from standard input, and by following.
+func TestRealHardLines(t *testing.T) {
+	var b bytes.Buffer
+	b.WriteString(strings.Repeat("a", 4095) + "é, across the first border\n") // 0xc3 at 4095, 0xa9 at 4096
+	b.WriteString("\n\r\n" + strings.Repeat("語", 5000) + "\n")                // 15,000 bytes, 3 each
+	for b.Len()%4096 != 4094 {
+		b.WriteByte('x')
+	}
+	b.WriteString("\U0001f600\n\xff\xfe not UTF-8 \xc3\n")
+	b.WriteString(strings.Repeat("z", 40_000) + "\nno end")
+	text := b.Bytes()
+	path := filepath.Join(t.TempDir(), "app.log")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := append(bytes.Clone(text), '\n')
+	dir := t.TempDir()
+	n := startNode(t, "--dir", dir)
+	for shard, args := range map[string][]string{"logs/0000": {"--server", n.addr, path}, "logs/0001": {"--server", n.addr}, "file/0000": {"--dir", dir, path}, "file/0001": {"--dir", dir}} {
+		r := must(t, bytes.NewReader(text), append([]string{"append", shard, "--batch", "4KiB", "--json"}, args...)...)
+		var sum appended
+		if err := json.Unmarshal([]byte(r.stdout), &sum); err != nil || sum.LongLines != 3 || sum.Input != uint64(len(text)) || sum.Lines != uint64(bytes.Count(want, []byte("\n"))) {
+			t.Errorf("%v: %+v, %v; want 3 long lines, %d bytes of input", args, sum, err, len(text))
+		}
+		same(t, content(t, dir, shard), want)
+	}
+	f := &following{t: t, args: []string{"append", "--server", n.addr, "logs/0002", "--follow", path, "--batch", "4KiB"}}
+	f.start()
+	whole := bytes.LastIndexByte(text, '\n') + 1
+	eventually(t, "all whole lines", func() bool { return length(t, dir, "logs/0002") >= whole })
+	f.end(syscall.SIGINT) // the last line gets its end
+	same(t, content(t, dir, "logs/0002"), want)
+}

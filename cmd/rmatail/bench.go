@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
+	"github.com/rmatail/rmatail/bench"
 	benchsink "github.com/rmatail/rmatail/bench/sink"
 )
 
@@ -22,6 +24,7 @@ type benchSinkCmd struct {
 	Wait    []string `help:"How the simulated sink waits: sleep (time.Sleep, as published; about 1.2 ms instead of 200 us) or exact (the kernel's clock)." default:"sleep,exact" placeholder:"NAME"`
 	Rounds  int      `help:"Measure all rows so many times, and show each row's median round." default:"1" placeholder:"N"`
 	JSON    bool     `name:"json" help:"One JSON object on standard output instead of the table."`
+	Check   bool     `help:"End with exit code 1 unless all claims hold that are printed with the result. Needs an otherwise idle machine."`
 	PNG     string   `name:"png" help:"Write a picture of throughput and p99 to this file." placeholder:"FILE" type:"path"`
 }
 
@@ -55,7 +58,15 @@ func (c *benchSinkCmd) Run(p *process) error {
 			return err
 		}
 	}
-	return show(p, c.JSON, res)
+	return errors.Join(show(p, c.JSON, res), checkClaims(c.Check, res.Claims))
+}
+
+// checkClaims returns what claims do not hold, if that was asked for.
+func checkClaims(asked bool, claims []bench.Claim) error {
+	if !asked {
+		return nil
+	}
+	return bench.Check(claims)
 }
 
 // show prints a result.

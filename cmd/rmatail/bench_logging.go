@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,6 +14,7 @@ type benchLoggingCmd struct {
 	For     time.Duration `help:"How long each phase is measured." default:"2s" placeholder:"TIME"`
 	Rounds  int           `help:"Measure all phases so many times, and show each one's median round." default:"1" placeholder:"N"`
 	Node    bool          `help:"Only the two phases of a node: without a logger, and with that of 'rmatail serve'."`
+	Check   bool          `help:"End with exit code 1 unless all claims hold that are printed with the result. Needs an otherwise idle machine, and for the node many rounds: --node --rounds 100 --for 300ms."`
 	Dir     string        `help:"Where the files of lines are made (and removed). Default: the temporary directory." placeholder:"DIR" type:"path"`
 	JSON    bool          `name:"json" help:"One JSON object on standard output instead of the table."`
 }
@@ -42,5 +44,5 @@ func (c *benchLoggingCmd) Run(p *process) error {
 		return err
 	}
 	res.Command = commandLine()
-	return show(p, c.JSON, res)
+	return errors.Join(show(p, c.JSON, res), checkClaims(c.Check, res.Claims))
 }

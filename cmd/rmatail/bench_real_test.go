@@ -38,6 +38,9 @@ func TestRealBenchSink(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
+	if r = rmatail(t, nil, "bench", "sink", "--records", "100", "--wait", "exact", "--check"); r.code != exitError || !strings.Contains(r.stderr, "nothing was measured") {
+		t.Errorf("claims of 100 records: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
 	for _, args := range [][]string{{"--wait", "never"}, {"--records", "0"}, {"--records", "99999999"}} {
 		if r := rmatail(t, nil, append([]string{"bench", "sink"}, args...)...); r.code != exitUsage {
 			t.Errorf("%v: exit code %d\n%s", args, r.code, r.stderr)
@@ -57,6 +60,9 @@ func TestRealBenchLogging(t *testing.T) {
 	r = must(t, nil, "bench", "logging", "--node", "--for", "50ms")
 	if n := strings.Count(r.stdout, "node, "); n != 2 {
 		t.Errorf("%d phases of the node:\n%s", n, r.stdout)
+	}
+	if r := rmatail(t, nil, "bench", "logging", "--node", "--for", "50ms", "--check"); r.code != exitError || !strings.Contains(r.stderr, "nothing was measured") {
+		t.Errorf("claims of one round: exit code %d\n%s", r.code, r.stderr)
 	}
 	for _, args := range [][]string{{"--lines", "0"}, {"--for", "0s"}, {"--clients", "99999"}} {
 		if r := rmatail(t, nil, append([]string{"bench", "logging"}, args...)...); r.code != exitUsage {

@@ -39,6 +39,21 @@ func TestRealDemoDeliversEveryByte(t *testing.T) {
 	}
 }
 
+// TestRealDemoOfAClusterLosesANodeAndNoByte: four nodes, of which one is killed and
+// comes back empty.
+func TestRealDemoOfAClusterLosesANodeAndNoByte(t *testing.T) {
+	r := must(t, nil, "demo", "--json", "--nodes", "4", "--kill", "--consumers", "2", "--for", "3s", "--arena", "8MiB")
+	var report demo.Report
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
+		t.Fatalf("%q: %v", r.stdout, err)
+	}
+	if report.Nodes != 4 || report.Kills != 1 || report.WrongBytes != 0 || report.Gaps != 0 || report.AppendedBytes == 0 ||
+		report.DeliveredBytes != 2*report.AppendedBytes || report.Reads["shm"] == 0 {
+		t.Errorf("%s", r.stdout)
+	}
+	t.Logf("report: %s", r.stdout)
+}
+
 // TestRealDemoFailsWhenTheFilesAreWrong changes a byte of a durable file under a
 // running demo.
 func TestRealDemoFailsWhenTheFilesAreWrong(t *testing.T) {
@@ -107,6 +122,8 @@ func TestRealDemoRefuses(t *testing.T) {
 	}{
 		{[]string{"--input", "/nonexistent"}, exitError, "/nonexistent"},
 		{[]string{"--consumers", "0"}, exitUsage, "--consumers"},
+		{[]string{"--nodes", "0"}, exitUsage, "--nodes"},
+		{[]string{"--kill"}, exitUsage, "--kill needs --nodes"},
 		{[]string{"--keep", os.TempDir()}, exitUsage, "--keep"},
 	} {
 		if r := rmatail(t, nil, append([]string{"demo", "--for", "1s"}, c.args...)...); r.code != c.code || !strings.Contains(r.stderr, c.says) {

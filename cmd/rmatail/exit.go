@@ -11,6 +11,7 @@ import (
 
 	"github.com/rmatail/rmatail/bench/service"
 	benchsink "github.com/rmatail/rmatail/bench/sink"
+	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/chunkstore/server"
 	"github.com/rmatail/rmatail/fallback/wire"
@@ -32,10 +33,20 @@ var errUsage = errors.New("usage")
 // errSaid is matched by errors that were reported on standard error already.
 var errSaid = errors.New("reported")
 
+// exitWith is the outcome of a command that has said all, and whose exit code is
+// a part of it.
+type exitWith int
+
+func (e exitWith) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
 // exitCode reports err and says how the process ends.
 func exitCode(stderr io.Writer, err error) int {
-	if err == nil {
+	var outcome exitWith
+	switch {
+	case err == nil:
 		return exitDone
+	case errors.As(err, &outcome):
+		return int(outcome)
 	}
 	if !errors.Is(err, errSaid) {
 		fmt.Fprintln(stderr, "rmatail:", err)
@@ -58,7 +69,7 @@ func hint(err error) string {
 	var badAddress *net.AddrError
 	var noHost *net.DNSError
 	switch {
-	case errors.Is(err, server.ErrConfig), errors.Is(err, wire.ErrReadOnly):
+	case errors.Is(err, server.ErrConfig), errors.Is(err, wire.ErrReadOnly), errors.Is(err, cluster.ErrInvalid):
 		return "" // they say what to do
 	case errors.As(err, &gap):
 		return fmt.Sprintf("what is kept begins at %d: go on there with --from %d, or with --from latest", gap.First, gap.First)

@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/rmatail/rmatail/chunkstore/cluster/file"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/internal/bytesize"
 	"github.com/rmatail/rmatail/rdma"
@@ -40,13 +41,14 @@ func (f logFlags) at(w io.Writer, level slog.Level) *slog.Logger {
 
 // storeFlags say where a command finds shards.
 type storeFlags struct {
-	Server string `help:"The node's address. Default 127.0.0.1:7440 if there is no --dir either." placeholder:"HOST:PORT"`
-	Dir    string `help:"The durable directory, if this host can open it: bytes that no cache has are read there directly. Without --server everything is." placeholder:"DIR" type:"path"`
+	Server  string `help:"The node's address. Default 127.0.0.1:7440 if there is no --cluster and no --dir either." placeholder:"HOST:PORT"`
+	Cluster string `help:"The file that describes a cluster (YAML), instead of one node." placeholder:"FILE"`
+	Dir     string `help:"The durable directory, if this host can open it: bytes that no cache has are read there directly. Without --server everything is." placeholder:"DIR" type:"path"`
 }
 
-// address is the node to talk to, empty if only the directory is meant.
+// address is the node to talk to, empty if a cluster or only the directory is meant.
 func (f storeFlags) address() string {
-	if f.Server == "" && f.Dir == "" {
+	if f.Server == "" && f.Cluster == "" && f.Dir == "" {
 		return defaultServer
 	}
 	return f.Server
@@ -59,9 +61,15 @@ type readFlags struct {
 	Device    string    `help:"RDMA device (default: the one that routes to the node)." placeholder:"NAME"`
 }
 
-func (f readFlags) config(p *process) reader.Config {
-	return reader.Config{Server: f.address(), Dir: f.Dir, Transport: reader.Transport(f.Transport),
+// config is that of a reader; source is the cluster, or nil.
+func (f readFlags) config(p *process, source *file.Source) reader.Config {
+	cfg := reader.Config{Server: f.address(), Dir: f.Dir, Transport: reader.Transport(f.Transport),
 		RDMA: rdma.Config{Device: f.Device, GIDIndex: -1, Logger: p.quiet}, Logger: p.quiet}
+	if source != nil {
+		view, _ := source.View()
+		cfg.Cluster, cfg.HedgeDelay = source, view.HedgeDelay
+	}
+	return cfg
 }
 
 // transport is a reader.Transport as a flag.

@@ -55,6 +55,9 @@ func TestCommandLines(t *testing.T) {
 		{"tail", "a/0", "-n", "-1"}, {"tail", "a/0", "--from", "-2000000"}, {"append", "a/0", "--batch", "2MiB"}, {"append", "a/0", "--seal"}, {"append", "a/0", "--in-flight", "7MiB"}, {"append", "a/0", "f", "--follow", "g"},
 		{"append", "a/0", "--state", "f"}, {"append", "a/0", "--when-full", "panic"}, {"append", "a/0", "f", "--when-full", "drop-newest"}, {"append", "a/0", "--rate", "fast"}, {"ls", "--json", "--names"},
 		{"serve", "--listen", "nowhere"}, {"serve", "--policy", "hope"}, {"serve", "--rdma", "maybe"}, {"serve", "--arena", "1B"}, {"demo", "--consumers", "0"}, {"demo", "--for", "0s"},
+		{"serve", "--cluster", "f"}, {"serve", "--node", "n"}, {"serve", "--cluster", "f", "--node", "n", "--arena", "1GiB"}, {"serve", "--cluster", "f", "--node", "n", "--listen", ":1"},
+		{"tail", "a/0", "--cluster", "f", "--server", "h:1"}, {"append", "a/0", "--cluster", "f", "--server", "h:1"}, {"ls", "--cluster", "f", "--server", "h:1"}, {"stat", "--cluster", "f", "--server", "h:1"},
+		{"stat", "--cluster", "f", "--shards", "0"}, {"cluster"}, {"cluster", "check"},
 		{"stat", "--dir", "/nonexistent"}, {"--log-level", "loud", "version"},
 	} {
 		if code, stdout, stderr := run(nil, args...); code != exitUsage || stdout != "" || stderr == "" {
@@ -67,7 +70,7 @@ func TestCommandLines(t *testing.T) {
 	if code, stdout, _ := run(nil, "tail", "--help"); code != 0 || !strings.Contains(stdout, "RMATAIL_TRANSPORT") || !strings.Contains(stdout, "--follow") {
 		t.Errorf("tail --help: %d, %q", code, stdout)
 	}
-	if code, stdout, _ := run(nil, "version", "--json"); code != 0 || !strings.Contains(stdout, `"protocol":1`) {
+	if code, stdout, _ := run(nil, "version", "--json"); code != 0 || !strings.Contains(stdout, fmt.Sprintf(`"protocol":%d`, wire.Version)) {
 		t.Errorf("version --json: %d, %q", code, stdout)
 	}
 }

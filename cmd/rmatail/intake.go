@@ -97,16 +97,26 @@ func (c *appendCmd) inputName(p *process) string {
 func (c *appendCmd) place(p *process) (*placeFile, error) {
 	path := c.State
 	if path == "" {
-		store := c.Dir
-		if store == "" {
-			store = storeFlags{Server: c.Server}.address()
+		store, err := c.storeName()
+		if err != nil {
+			return nil, err
 		}
-		var err error
 		if path, err = placePath(c.inputName(p), c.Shard.String(), store); err != nil {
 			return nil, err
 		}
 	}
 	return openPlace(path)
+}
+
+// storeName tells stores apart: the same input may be appended to several.
+func (c *appendCmd) storeName() (string, error) {
+	switch {
+	case c.Dir != "":
+		return c.Dir, nil
+	case c.Cluster != "":
+		return filepath.Abs(c.Cluster)
+	}
+	return c.where().address(), nil
 }
 
 // compared is how much of what was appended last is compared with the input

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,13 +15,16 @@ import (
 )
 
 type serveCmd struct {
-	Listen string `help:"TCP address for clients; port 0 picks a free one. There is no authentication: keep it inside a trusted network." default:"127.0.0.1:7440" placeholder:"HOST:PORT"`
+	Cluster string `help:"The file that describes a cluster (YAML): the node takes what it says of --node, follows its changes, and reads it at once on SIGHUP." placeholder:"FILE"`
+	Node    string `help:"With --cluster: which node this is." placeholder:"NAME"`
+
+	Listen string `help:"TCP address for clients; port 0 picks a free one. There is no authentication: keep it inside a trusted network. Default 127.0.0.1:7440." placeholder:"HOST:PORT"`
 	Dir    string `help:"Durable directory that this node owns: it takes appends and serves durable reads. Without it the node is a cache only." placeholder:"DIR" type:"path"`
 	HTTP   string `name:"http" help:"Address of /metrics, /healthz and /readyz. Default: none." placeholder:"HOST:PORT"`
 	JSON   bool   `name:"json" help:"When ready, print the addresses as one JSON object on standard output."`
 
-	Arena     size          `help:"Memory for recent bytes." default:"64MiB" placeholder:"SIZE"`
-	TTL       time.Duration `name:"ttl" help:"How long bytes stay in memory after they were written, when room gets short." default:"60s" placeholder:"TIME"`
+	Arena     size          `help:"Memory for recent bytes. Default 64MiB." placeholder:"SIZE"`
+	TTL       time.Duration `name:"ttl" help:"How long bytes stay in memory after they were written, when room gets short. Default 60s." placeholder:"TIME"`
 	HugePages bool          `help:"Back the arena by reserved huge pages (sysctl vm.nr_hugepages)."`
 	MLock     bool          `name:"mlock" help:"Keep the arena resident."`
 
@@ -33,7 +37,7 @@ type serveCmd struct {
 	RetainBytes size          `help:"Keep so many of each shard's last bytes, and remove segment files below. Default: keep everything." placeholder:"SIZE"`
 
 	Socket   string   `help:"Unix socket that hands the arena to processes of this host, read-only; none: no shared memory. Default: rmatail-UID/PORT.sock under the temporary directory." placeholder:"PATH"`
-	RDMA     rdmaMode `name:"rdma" help:"Export the arena by RDMA: auto (when it can be had), off or require." default:"auto" placeholder:"WHEN"`
+	RDMA     rdmaMode `name:"rdma" help:"Export the arena by RDMA: auto (when it can be had, the default), off or require." placeholder:"WHEN"`
 	Device   string   `help:"RDMA device (default: every usable one)." placeholder:"NAME"`
 	GIDIndex int      `name:"gid-index" help:"GID index, -1 to choose." default:"-1" placeholder:"N"`
 
@@ -46,11 +50,12 @@ type ready struct {
 	Listen string `json:"listen"`
 	HTTP   string `json:"http,omitempty"`
 	Socket string `json:"socket,omitempty"`
+	Node   string `json:"node,omitempty"`
 }
 
 func (c *serveCmd) config(p *process) server.Config {
 	return server.Config{
-		Listen: c.Listen, Dir: c.Dir, HTTP: c.HTTP, Socket: c.Socket,
+		Listen: cmp.Or(c.Listen, defaultServer), Dir: c.Dir, HTTP: c.HTTP, Socket: c.Socket,
 		Durable: durable.Options{Policy: durable.Policy(c.Policy), Interval: c.Interval, SegmentBytes: int64(c.SegmentBytes), SegmentAge: c.SegmentAge,
 			RetainAge: c.RetainAge, RetainBytes: int64(c.RetainBytes)},
 		Arena:    c.arena(),
@@ -73,7 +78,9 @@ func (c *serveCmd) arena() chunkstore.Config {
 
 func (c *serveCmd) Help() string {
 	return `SIGUSR2 switches logging to debug, and back. Lines are written in the background: those that standard error does not take
-in time are dropped, a message that comes over 10 times a second is held back, and both are counted and logged.`
+in time are dropped, a message that comes over 10 times a second is held back, and both are counted and logged.
+
+A node of a cluster takes listen, arena, http, socket, dir, rdma, device and ttl from the file; docs/cluster.md explains them.`
 }
 
 func (c *serveCmd) Run(p *process) (err error) {
@@ -83,9 +90,21 @@ func (c *serveCmd) Run(p *process) (err error) {
 	}
 	defer func() { err = errors.Join(err, logs.close()) }()
 	p.log = logs.Logger()
-	s, err := server.New(c.config(p))
+	source, err := c.cluster(p)
 	if err != nil {
 		return err
+	}
+	cfg := c.config(p)
+	if source != nil {
+		defer func() { err = errors.Join(err, source.Close()) }()
+		cfg.Cluster, cfg.Node = source, c.Node
+	}
+	s, err := server.New(cfg)
+	if err != nil {
+		return err
+	}
+	if source != nil {
+		defer newHangup(p.log, source, c.Node).close()
 	}
 	ctx, cancel := context.WithCancel(p)
 	defer cancel()
@@ -96,7 +115,7 @@ func (c *serveCmd) Run(p *process) (err error) {
 		}()
 	}
 	if c.JSON {
-		r := ready{Listen: s.Addr().String(), Socket: s.Socket()}
+		r := ready{Listen: s.Addr().String(), Socket: s.Socket(), Node: c.Node}
 		if a := s.HTTPAddr(); a != nil {
 			r.HTTP = a.String()
 		}

@@ -14,11 +14,21 @@ import (
 
 type statCmd struct {
 	storeFlags
-	Shard *shard `arg:"" optional:"" help:"The shard, such as logs/0000. Without it the node is shown."`
-	JSON  bool   `name:"json" help:"One JSON object."`
+	Shard  *shard `arg:"" optional:"" help:"The shard, such as logs/0000. Without it the node is shown, or the cluster."`
+	Shards int    `help:"With --cluster: look at so many shards at most." default:"100" placeholder:"N"`
+	JSON   bool   `name:"json" help:"One JSON object."`
+}
+
+func (c *statCmd) Help() string {
+	return `With --cluster the nodes are shown with how they are, and the shards with how far each metadata replica of their length page is behind
+the durable store, and who writes. A node's hit rate is the part of the last 256 KiB of each shard that it holds, of what placement gives it;
+missing is what the writers of the store's node have put and it still lacks.`
 }
 
 func (c *statCmd) Run(p *process) error {
+	if c.Cluster != "" {
+		return c.cluster(p)
+	}
 	ctx, cancel := context.WithTimeout(p, openTimeout)
 	defer cancel()
 	if c.Shard == nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/rmatail/rmatail/chunkstore/cluster/file"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 )
@@ -19,12 +20,24 @@ type store interface {
 	Close() error
 }
 
-// openStore opens the directory if there is one, else it connects to the node.
+// openStore opens the directory if there is one, else it connects to the node: of a
+// cluster, the one that owns the store.
 func openStore(ctx context.Context, p *process, f storeFlags) (store, error) {
-	if f.Dir != "" {
-		return durable.Open(f.Dir, durable.Options{ReadOnly: true, Logger: p.quiet})
+	if err := f.check(); err != nil {
+		return nil, err
 	}
-	c, err := dial(ctx, p, f.address())
+	dir, addr := f.Dir, f.address()
+	if f.Cluster != "" && dir == "" {
+		described, err := file.Load(f.Cluster)
+		if err != nil {
+			return nil, err
+		}
+		dir, addr = storeOf(described)
+	}
+	if dir != "" {
+		return durable.Open(dir, durable.Options{ReadOnly: true, Logger: p.quiet})
+	}
+	c, err := dial(ctx, p, addr)
 	if err != nil {
 		return nil, err
 	}

@@ -47,9 +47,16 @@ func (c *tailCmd) Run(p *process) error {
 			return fmt.Errorf("durable directory: %w", err)
 		}
 	}
+	source, err := c.openCluster(p)
+	if err != nil {
+		return err
+	}
+	if source != nil {
+		defer source.Close()
+	}
 	opening, cancel := context.WithTimeout(p, openTimeout)
 	defer cancel()
-	cluster, err := reader.Open(opening, c.config(p))
+	cluster, err := reader.Open(opening, c.config(p, source))
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -24,6 +25,7 @@ type history struct {
 	trusted     uint64 // below it lies what was left after a loss that the policy allows
 	acked       uint64
 	borders     map[uint64]bool // where an append that was tried would end
+	ctx         context.Context
 }
 
 // live opens the shard, checks what it finds, and appends until the file system
@@ -96,7 +98,7 @@ func (h *history) check(fsys *memFS, i Info, lossy bool) error {
 		if !lossy {
 			return fmt.Errorf("new incarnation")
 		}
-		*h = history{rng: h.rng, trusted: i.Length, borders: map[uint64]bool{}}
+		*h = history{rng: h.rng, trusted: i.Length, borders: map[uint64]bool{}, ctx: h.ctx}
 		return nil
 	}
 	first, b := fsys.content(memShard)
@@ -144,10 +146,10 @@ func everyStep(t *testing.T, power bool, o Options) {
 	if err := h.live(whole, 1, o, 12, false); err != nil {
 		t.Fatal(err)
 	}
-	steps, lives := whole.steps, 0
+	steps, lives, root := whole.steps, 0, filepath.Join(t.TempDir(), "state")
 	for at := 1; at <= steps; at++ {
 		for seed := range seeds() {
-			if err := crashAt(at, seed, o, power, &lives); err != nil {
+			if err := crashAt(root, at, seed, o, power, &lives); err != nil {
 				t.Fatalf("crash at step %d of %d, seed %d: %v", at, steps, seed, err)
 			}
 		}
@@ -166,10 +168,10 @@ func seeds() uint64 {
 
 // crashAt crashes at a step, then again early in each recovery, and lets the
 // last life go on to the end.
-func crashAt(at int, seed uint64, o Options, power bool, lives *int) error {
+func crashAt(root string, at int, seed uint64, o Options, power bool, lives *int) error {
 	rng := rand.New(rand.NewPCG(seed, uint64(at)))
 	fsys := newMemFS(rng)
-	h := history{rng: rand.New(rand.NewPCG(seed, seed)), borders: map[uint64]bool{}}
+	h := history{rng: rand.New(rand.NewPCG(seed, seed)), borders: map[uint64]bool{}, ctx: context.Background()}
 	boot := uint64(1)
 	for life := range 4 {
 		fsys.crashAt = 0
@@ -189,6 +191,11 @@ func crashAt(at int, seed uint64, o Options, power bool, lives *int) error {
 			boot++
 		} else {
 			fsys = fsys.afterKill()
+		}
+		if seed == 0 && (life == 0 || life == 1 && at%4 == 0) { // files are written for them: not for all
+			if err := h.readers(fsys, boot, root); err != nil {
+				return fmt.Errorf("life %d: %w", life, err)
+			}
 		}
 	}
 	return h.live(fsys, boot, o, 0, power && o.Policy != Always)

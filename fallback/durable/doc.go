@@ -11,6 +11,7 @@
 //	    20261130T160203.000000001Z-00000000000268435456.log           segment
 //	    shard                                                         identity
 //	    length                                                        mark
+//	    segments                                                      index
 //	    lock                                                          one writer
 //
 // Segment files hold content and nothing else: concatenated in name order they
@@ -47,6 +48,21 @@
 // Other processes learn from the mark alone what they may read: one pread and
 // one stat of the shard's directory. They never read past it, whatever the size
 // of the segment is.
+//
+// # The index
+//
+// segments is text, a line of 61 bytes for each segment, in order: its name, a
+// space, the CRC32C of the name in 8 hex digits, a newline. So the line behind a
+// sealed segment's names its successor: a reader that follows lists the directory
+// once, and then, when the directory has changed, reads the lines behind the last
+// segment that it knows, and looks which of the oldest are still there.
+//
+// The index is an aid, and decides nothing. The writer adds a line before it makes
+// the file, without a flush, and makes the index anew when it does not end with
+// the segments that are there: after a crash, or when an older writer has kept
+// none. Lines of removed segments stay for a while. A reader to whom it does not
+// tell (no index, a torn line, its segment not in it), or who finds a segment
+// missing or shorter than the next one's base says, lists the directory.
 //
 // # Appending
 //

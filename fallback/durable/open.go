@@ -166,7 +166,7 @@ func apply(fsys fsys, f found, p plan, boot uint64, lazy bool) (*writer, error) 
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{fs: fsys, path: f.path, mark: m, segs: segs, length: p.length, synced: p.length, lazy: lazy}
+	w := &writer{fs: fsys, path: f.path, mark: m, segs: segs, length: p.length, synced: p.length, lazy: lazy, index: openIndex(fsys, f.path, segs)}
 	if err := w.openActive(); err != nil {
 		return nil, errors.Join(err, w.closeFiles())
 	}

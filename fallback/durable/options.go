@@ -92,7 +92,8 @@ type Options struct {
 	// Logger gets recoveries and roll-overs; default none.
 	Logger *slog.Logger
 
-	fs fsys // of the write side; tests inject faults here
+	fs    fsys                               // of the write side; tests inject faults here
+	names func(dir string) ([]string, error) // of the read side; tests count here
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -120,6 +121,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.fs == nil {
 		o.fs = osFS{}
+	}
+	if o.names == nil {
+		o.names = osFS{}.Names
 	}
 	switch {
 	case o.Policy < Always || o.Policy > Never:

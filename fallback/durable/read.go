@@ -25,7 +25,7 @@ func (d *Dir) view(shard string) (*view, error) {
 	shard = stream + "/" + number
 	v := d.mu.views[shard]
 	if v == nil {
-		v = &view{fds: d.fds, boot: d.boot, shard: shard, path: shardPath(d.path, stream, number)}
+		v = &view{fds: d.fds, boot: d.boot, shard: shard, path: shardPath(d.path, stream, number), names: d.o.names}
 		d.mu.views[shard] = v
 	}
 	return v, nil

@@ -154,7 +154,8 @@ func TestRealOvertakenListing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v.mu.list = &listing{id: id, settled: true, segs: old.segs}
+		v.mu.id, v.mu.settled = id, true
+		v.mu.list = &listing{old.segs}
 	}
 	overtake(func() { pos = mustAppend(t, l, pos, 90) })
 	checkRange(t, r, "s/0000", 0, pos)
@@ -448,7 +449,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 	eventually(b, func() bool { // the directory has been left alone for long enough
 		_, err := d.Stat(ctxOf(b), "s/0000")
-		return err == nil && d.mu.views["s/0000"].mu.list.settled
+		return err == nil && d.mu.views["s/0000"].mu.settled
 	})
 	ctx := ctxOf(b)
 	b.Run("stat", func(b *testing.B) {

@@ -64,6 +64,7 @@ func (w *writer) roll(o *Options) error {
 	w.active = f
 	w.segs = append(w.segs, segment{name: name, base: w.length})
 	w.born = w.segs[len(w.segs)-1].created()
+	w.index.made()
 	return nil
 }
 
@@ -72,6 +73,7 @@ func (w *writer) create(born time.Time) (string, file, error) {
 	for ; ; born = born.Add(time.Nanosecond) {
 		name := segmentName(born, w.length)
 		path := filepath.Join(w.path, name)
+		w.index.announce(w.segs, name)
 		f, err := w.fs.Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 		if errors.Is(err, fs.ErrExist) {
 			continue

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,27 +15,29 @@ import (
 )
 
 // view is what readers know of a shard. A look at the directory's mtime tells
-// whether segments came or went, a look at the mark how far they may be read.
+// whether segments came or went, the index which ones, a look at the mark how far
+// they may be read.
 type view struct {
 	fds   *fdCache
 	boot  uint64
 	shard string
 	path  string
+	names func(dir string) ([]string, error) // lists a directory
 
 	mu struct {
 		sync.Mutex
-		list *listing
-		info Info // of list; Length only grows as long as Incarnation stays
-		buf  [markRead]byte
+		list    *listing
+		line    int   // of its last segment in the index; 0 also when unknown
+		id      dirID // of the directory, when list was made or found to hold
+		settled bool  // later changes show in the mtime
+		info    Info  // of list; Length only grows as long as Incarnation stays
+		buf     [markRead]byte
 	}
 }
 
-// listing is the directory at one time. It does not change.
-type listing struct {
-	id      dirID
-	settled bool // later changes show in the mtime
-	segs    []segment
-}
+// listing is the segments at one time. It does not change, and has open files of
+// its own.
+type listing struct{ segs []segment }
 
 type dirID struct {
 	dev, ino uint64
@@ -62,8 +65,8 @@ func (v *view) look(need uint64) (*listing, Info, error) {
 		return nil, Info{}, readError("stat", v.path, err)
 	}
 	old := v.mu.list
-	if old == nil || old.id != id || !old.settled {
-		if err := v.relist(id); err != nil {
+	if old == nil || v.mu.id != id || !v.mu.settled {
+		if err := v.update(id); err != nil {
 			return nil, Info{}, err
 		}
 	}
@@ -73,6 +76,62 @@ func (v *view) look(need uint64) (*listing, Info, error) {
 		}
 	}
 	return v.mu.list, v.mu.info, nil
+}
+
+// update brings the listing up to date, by the index if that tells. The caller
+// holds mu, as in all below but stale.
+func (v *view) update(id dirID) error {
+	if v.mu.list == nil || v.mu.id.dev != id.dev || v.mu.id.ino != id.ino {
+		return v.relist(id)
+	}
+	segs, changed := v.extend(v.mu.list.segs)
+	if segs == nil {
+		return v.relist(id)
+	}
+	if changed || id != v.mu.id { // the mark may be another file, too
+		v.drop()
+		v.mu.list = &listing{segs}
+	}
+	v.now(id)
+	return nil
+}
+
+// now notes that the listing is that of a directory with this id. The clocks
+// compared are this host's and the file system's: a server's that runs ahead costs
+// looks at the index, one that lags by more than the grain may hide a change until
+// the next one.
+func (v *view) now(id dirID) {
+	v.mu.id, v.mu.settled = id, time.Since(time.Unix(id.mtime.Unix())) > mtimeGrain
+}
+
+// extend returns segments without those that retention has removed, and with those
+// that the index has behind the last one. nil: the index does not tell.
+func (v *view) extend(old []segment) (segs []segment, changed bool) {
+	gone := 0
+	for gone < len(old) && !v.there(old[gone]) {
+		gone++
+	}
+	if gone == len(old) {
+		return nil, false
+	}
+	index, err := os.Open(filepath.Join(v.path, indexName))
+	if err != nil {
+		return nil, false
+	}
+	defer index.Close()
+	more, line, ok := successors(index, v.mu.line, old[len(old)-1].name)
+	segs = slices.Concat(old[gone:], more)
+	if !ok || checkBases(v.path, segs) != nil {
+		return nil, false
+	}
+	v.mu.line = line
+	return segs, gone+len(more) > 0
+}
+
+// there reports whether a segment's file has not been removed.
+func (v *view) there(s segment) bool {
+	_, err := os.Stat(filepath.Join(v.path, s.name))
+	return err == nil
 }
 
 func statDir(path string) (dirID, error) {
@@ -88,9 +147,9 @@ func statDir(path string) (dirID, error) {
 	}
 }
 
-// relist reads the directory. The caller holds mu.
+// relist reads the directory.
 func (v *view) relist(id dirID) error {
-	names, err := osFS{}.Names(v.path)
+	names, err := v.names(v.path)
 	if err != nil {
 		return readError("list", v.path, err)
 	}
@@ -98,16 +157,12 @@ func (v *view) relist(id dirID) error {
 	if err := checkBases(v.path, segs); err != nil {
 		return err
 	}
-	// The clocks compared are this host's and the file system's: a server's that
-	// runs ahead costs listings, one that lags by more than the grain may hide a
-	// change until the next one.
-	age := time.Since(time.Unix(id.mtime.Unix()))
-	l := &listing{id: id, settled: age > mtimeGrain, segs: segs}
-	if old := v.mu.list; old != nil && (old.id.dev != id.dev || old.id.ino != id.ino) {
+	if v.mu.list != nil && (v.mu.id.dev != id.dev || v.mu.id.ino != id.ino) {
 		v.mu.info = Info{}
 	}
 	v.drop()
-	v.mu.list = l
+	v.mu.list, v.mu.line = &listing{segs}, 0
+	v.now(id)
 	return nil
 }
 
@@ -120,7 +175,7 @@ func (v *view) stale(l *listing) {
 	}
 }
 
-// drop forgets the listing and its files. The caller holds mu.
+// drop forgets the listing and its files.
 func (v *view) drop() {
 	if v.mu.list != nil {
 		v.fds.forget(v.mu.list)
@@ -133,7 +188,7 @@ func (v *view) forget() {
 	v.mu.info = Info{}
 }
 
-// readMark updates info. The caller holds mu.
+// readMark updates info.
 func (v *view) readMark() error {
 	s, err := v.mark()
 	if err != nil {

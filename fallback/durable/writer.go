@@ -23,6 +23,7 @@ type writer struct {
 	length uint64    // readable; the end of segs
 	synced uint64    // flushed
 	lazy   bool
+	index  *indexFile
 	failed error
 
 	flushes uint64 // of segments, so far
@@ -187,5 +188,6 @@ func (w *writer) closeFiles() error {
 	if w.active != nil {
 		err = w.active.Close()
 	}
+	w.index.close()
 	return errors.Join(err, w.mark.f.Close())
 }

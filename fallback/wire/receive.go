@@ -127,16 +127,18 @@ func (r *receiver) finish(set func(*Call)) {
 	r.call = nil
 }
 
-// scatter reads a payload of n bytes into dst.
+// scatter reads a payload of n bytes into dst, which is its owner's again, slices
+// and all, once the call was given up.
 func (r *receiver) scatter(dst [][]byte, n int) error {
-	for _, d := range dst {
+	for i := range dst {
 		if r.call == nil {
 			return r.discard(n)
 		}
-		if err := r.fill(d); err != nil {
+		size := len(dst[i])
+		if err := r.fill(dst[i]); err != nil {
 			return err
 		}
-		n -= len(d)
+		n -= size
 	}
 	r.finish(func(call *Call) { call.replied = true })
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -90,8 +91,25 @@ func TestRealStallInsideAReply(t *testing.T) {
 			for i := range buf {
 				buf[i] = 0x55
 			}
+			var scribble sync.WaitGroup
+			over := make(chan struct{})
+			scribble.Go(func() { // the slices themselves are the caller's again, too
+				for {
+					select {
+					case <-over:
+						return
+					default:
+						for i := range dst {
+							dst[i] = buf
+						}
+						runtime.Gosched()
+					}
+				}
+			})
 			close(on)
 			ping(t, c)
+			close(over)
+			scribble.Wait()
 			if got := bytes.Count(buf, []byte{0x55}); got != n {
 				t.Errorf("%s, %d slices: %d B of a reused buffer were overwritten", name, dsts, n-got)
 			}

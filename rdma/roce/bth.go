@@ -64,11 +64,27 @@ func (b *BTH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 		df.SetTruncated()
 		return fmt.Errorf("%w: %d bytes, BTH and ICRC take %d", ErrTruncated, len(data), bthSize+icrcSize)
 	}
+	if err := b.decodeHeader(data); err != nil {
+		return err
+	}
+	b.Contents = data[:bthSize]
+	b.ICRC = binary.LittleEndian.Uint32(data[len(data)-icrcSize:])
+	need := b.Opcode.headers().size() + int(b.PadCount)
+	rest := data[bthSize : len(data)-icrcSize]
+	if len(rest) < need {
+		df.SetTruncated()
+		return fmt.Errorf("%w: %d bytes after the BTH, headers and pad of %v take %d", ErrTruncated, len(rest), b.Opcode, need)
+	}
+	b.Payload = rest[:len(rest)-int(b.PadCount)]
+	return nil
+}
+
+// decodeHeader reads the bthSize bytes that data begins with.
+func (b *BTH) decodeHeader(data []byte) error {
 	if version := data[1] & 0x0f; version != 0 {
 		return fmt.Errorf("%w: %d", ErrVersion, version)
 	}
 	*b = BTH{
-		BaseLayer: layers.BaseLayer{Contents: data[:bthSize]},
 		Opcode:    Opcode(data[0]),
 		Solicited: data[1]&0x80 != 0,
 		MigReq:    data[1]&0x40 != 0,
@@ -79,15 +95,7 @@ func (b *BTH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 		DestQP:    uint24(data[5:]),
 		AckReq:    data[8]&0x80 != 0,
 		PSN:       uint24(data[9:]),
-		ICRC:      binary.LittleEndian.Uint32(data[len(data)-icrcSize:]),
 	}
-	need := b.Opcode.headers().size() + int(b.PadCount)
-	rest := data[bthSize : len(data)-icrcSize]
-	if len(rest) < need {
-		df.SetTruncated()
-		return fmt.Errorf("%w: %d bytes after the BTH, headers and pad of %v take %d", ErrTruncated, len(rest), b.Opcode, need)
-	}
-	b.Payload = rest[:len(rest)-int(b.PadCount)]
 	return nil
 }
 

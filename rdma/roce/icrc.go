@@ -18,7 +18,13 @@ const (
 // ICRC computes the invariant CRC of an IP packet that is UDP and RoCE v2 from
 // its IP header on: packet ends with the ICRC's place, which is not read.
 // ErrHeaders, ErrTruncated or ErrNotRoCE tell a packet that has none.
-func ICRC(packet []byte) (uint32, error) {
+func ICRC(packet []byte) (uint32, error) { return icrc(packet, new(maskedHeaders)) }
+
+// maskedHeaders has room for what an ICRC covers of the headers: a dummy LRH, IP,
+// UDP and BTH. It would not stay on the stack, as crc32 calls by reference.
+type maskedHeaders [8 + ipv6Size + udpSize + bthSize]byte
+
+func icrc(packet []byte, masked *maskedHeaders) (uint32, error) {
 	size, err := ipHeader(packet)
 	if err != nil {
 		return 0, err
@@ -26,7 +32,6 @@ func ICRC(packet []byte) (uint32, error) {
 	body := packet[size+udpSize : len(packet)-icrcSize]
 
 	// A dummy LRH of ones, then the headers with their variant fields as ones.
-	var masked [8 + ipv6Size + udpSize + bthSize]byte
 	for i := range 8 {
 		masked[i] = 0xff
 	}

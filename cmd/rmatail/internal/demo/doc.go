@@ -1,5 +1,5 @@
 // Package demo proves the main job on one host with real processes: a node that
-// owns a durable directory, a producer that appends the lines of a real log to
+// owns a durable directory (or a cluster of which one does), a producer that appends the lines of a real log to
 // it at a stated rate, and consumers that follow the shard, each a process of its
 // own.
 //
@@ -10,9 +10,14 @@
 // # Processes
 //
 //	parent      rmatail demo            producer, statistics
-//	  node      rmatail serve           its standard input is a pipe: it ends with the parent
+//	  node...   rmatail serve           its standard input is a pipe: it ends with the parent
 //	  consumer  rmatail demo-consumer   one Snapshot a line on standard output;
 //	                                    "end N" on standard input says where to stop
+//
+// Several nodes are a cluster: the parent writes its file, the first node owns the
+// durable directory and mirrors to all, and consumers read whichever replica they
+// choose. On request the last node is killed after a third of the time, and started
+// again, empty, after two: nothing may be wrong or missing by that.
 //
 // # Delivery time
 //

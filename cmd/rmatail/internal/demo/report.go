@@ -33,7 +33,9 @@ type Report struct {
 	Samples     uint64            `json:"samples"` // delivery times measured
 	DeliveredBy map[string]uint64 `json:"delivered_by"`
 	Retries     map[string]uint64 `json:"retries"`
-	RDMA        string            `json:"rdma"` // devices of this host
+	RDMA        string            `json:"rdma"`  // devices of this host
+	Nodes       int               `json:"nodes"` // processes; ServerCPUMS and AppendCPUMS are of all of them
+	Kills       int               `json:"kills"` // nodes killed on the way, and restarted
 }
 
 // AppendCPU is the node's processor time divided by its appends, without any
@@ -57,6 +59,7 @@ func newReport(cfg Config, s *session, m phase) Report {
 	r := Report{Consumers: cfg.Consumers, AppendedBytes: s.producer.end, Input: s.in.name, Policy: cfg.Policy, Rate: cfg.Rate,
 		Seconds: m.elapsed.Seconds(), Appends: m.appends, ServerCPUMS: ms(m.cpu),
 		AppendCPUMS: AppendCPU{Alone: ms(s.alone.perAppend()), Followed: ms(m.perAppend())}, RDMA: cfg.RDMA,
+		Nodes: len(s.nodes.addrs), Kills: s.nodes.kills(),
 		Reads: map[string]uint64{}, DeliveredBy: map[string]uint64{}, Retries: map[string]uint64{}}
 	for _, name := range sources {
 		r.Reads[name], r.DeliveredBy[name] = 0, 0
@@ -114,19 +117,29 @@ func (r Report) Write(w io.Writer) error {
 	fmt.Fprintf(t, "input\t%s, over and over\n", r.Input)
 	fmt.Fprintf(t, "appended\t%s, with consumers for %.1f s: %d appends (%s/s asked for), flushed: %s\n",
 		bytesText(float64(r.AppendedBytes)), r.Seconds, r.Appends, bytesText(float64(r.Rate)), r.Policy)
+	if r.Nodes > 1 {
+		fmt.Fprintf(t, "cluster\t%d nodes, %d of them killed on the way and restarted\n", r.Nodes, r.Kills)
+	}
 	fmt.Fprintf(t, "delivered\t%s to %d consumer processes, over %s (%s)\n", bytesText(float64(r.DeliveredBytes)), r.Consumers, r.Transport, r.TransportReason)
 	fmt.Fprintf(t, "checked\tevery delivered byte against the durable files: %d wrong, %d gaps\n", r.WrongBytes, r.Gaps)
 	fmt.Fprintf(t, "delivery\tp50 %.2f ms, p99 %.2f ms, max %.2f ms, from before the append until the bytes are with the consumer (%d times)\n",
 		r.DeliveryMS.P50, r.DeliveryMS.P99, r.DeliveryMS.Max, r.Samples)
 	fmt.Fprintf(t, "data reads\t%s\n", bySource(r.Reads))
 	fmt.Fprintf(t, "all reads\t%d requests, %s moved\n", r.ReadRequests, bytesText(float64(r.ReadBytes)))
-	fmt.Fprintf(t, "node's CPU\t%.0f ms: %.2f ms an append, %.2f ms in the time before there were consumers\n",
-		r.ServerCPUMS, r.AppendCPUMS.Followed, r.AppendCPUMS.Alone)
+	fmt.Fprintf(t, "%s CPU\t%.0f ms: %.2f ms an append, %.2f ms in the time before there were consumers\n",
+		whose(r.Nodes), r.ServerCPUMS, r.AppendCPUMS.Followed, r.AppendCPUMS.Alone)
 	if s := nonZero(r.Retries); s != "" {
 		fmt.Fprintf(t, "read again\t%s\n", s)
 	}
 	fmt.Fprintf(t, "RDMA\t%s\n", r.RDMA)
 	return t.Flush()
+}
+
+func whose(nodes int) string {
+	if nodes > 1 {
+		return "nodes'"
+	}
+	return "node's"
 }
 
 func bySource(m map[string]uint64) string {

@@ -15,12 +15,14 @@ import (
 type Config struct {
 	Input     string        // file; empty: a log of this host, or a generated one
 	Consumers int           // processes
+	Nodes     int           // processes; above 1 they are a cluster
+	Kill      bool          // kill a node of the cluster in the middle, and restart it
 	For       time.Duration // how long lines are appended
 	Rate      int64         // bytes a second
-	Policy    string        // of the node: always, interval or never
-	Arena     string        // of the node
+	Policy    string        // of the nodes: always, interval or never
+	Arena     string        // of each node
 	Transport string        // of the consumers: auto, shm, rdma or tcp
-	Listen    string        // of the node
+	Listen    string        // of the node; of a cluster its host
 	Device    string        // RDMA device of the consumers; empty: by route
 	RDMA      string        // what is known about RDMA on this host, for the report
 	Dir       string        // where everything is kept; empty: a temporary directory that is removed
@@ -35,7 +37,8 @@ type Progress struct {
 	Appended  uint64
 	Consumers []Snapshot
 	PIDs      []int
-	ServerCPU time.Duration
+	Nodes     int
+	ServerCPU time.Duration // of all nodes
 }
 
 const (
@@ -50,7 +53,7 @@ type session struct {
 	cfg       Config
 	dir       string
 	in        *input
-	node      *child
+	nodes     *fleet
 	producer  *producer
 	samples   *sampler
 	consumers []*follower
@@ -86,9 +89,10 @@ func Run(ctx context.Context, cfg Config) (r Report, err error) {
 	}
 	followed, err := s.measure(func(m *phase) error {
 		defer s.progress(m)()
+		stopFaults := s.nodes.faults(ctx)
 		err := s.producer.run(ctx, cfg.Rate, cfg.For, sampled)
 		m.elapsed = time.Since(m.start)
-		if err != nil {
+		if err := errors.Join(err, stopFaults()); err != nil {
 			return err
 		}
 		return s.drain()
@@ -104,22 +108,22 @@ func Run(ctx context.Context, cfg Config) (r Report, err error) {
 // phase is a part of a run that is measured.
 type phase struct {
 	start          time.Time
-	before         time.Duration // the node's processor time at the start
+	before         time.Duration // the nodes' processor time at the start
 	elapsed        time.Duration // of appending
-	cpu            time.Duration // that the node has used in the phase; 0 where that cannot be known
+	cpu            time.Duration // that the nodes have used in the phase; 0 where that cannot be known
 	appends, bytes uint64
 }
 
-// perAppend is the node's processor time for an append and all that went with it.
+// perAppend is the nodes' processor time for an append and all that went with it.
 func (m phase) perAppend() time.Duration { return m.cpu / time.Duration(max(m.appends, 1)) }
 
 func (s *session) measure(run func(*phase) error) (phase, error) {
 	m := phase{start: time.Now()}
 	appends, end := s.producer.appends, s.producer.end
 	var beforeErr error
-	m.before, beforeErr = cpuTime(s.node.pid())
+	m.before, beforeErr = s.nodes.cpu()
 	err := run(&m)
-	if after, afterErr := cpuTime(s.node.pid()); beforeErr == nil && afterErr == nil {
+	if after, afterErr := s.nodes.cpu(); beforeErr == nil && afterErr == nil {
 		m.cpu = after - m.before
 	}
 	m.appends, m.bytes = s.producer.appends-appends, s.producer.end-end
@@ -134,20 +138,8 @@ func (s *session) start(ctx context.Context) (err error) {
 	if s.in, err = openInput(s.cfg.Input); err != nil {
 		return err
 	}
-	s.node, err = startChild("node", s.dir, s.cfg.Command, "serve", "--until-eof", "--json", "--listen", s.cfg.Listen,
-		"--dir", s.store(), "--socket", filepath.Join(s.dir, "shm.sock"), "--arena", s.cfg.Arena, "--policy", s.cfg.Policy)
-	if err != nil {
+	if s.nodes, err = startFleet(ctx, s.cfg, s.dir, s.store()); err != nil {
 		return err
-	}
-	line, err := s.node.line(ctx, startTime)
-	if err != nil {
-		return err
-	}
-	var up struct {
-		Listen string `json:"listen"`
-	}
-	if err := json.Unmarshal(line, &up); err != nil {
-		return s.node.failed(fmt.Errorf("first line %q: %w", line, err))
 	}
 	samples := filepath.Join(s.dir, "samples")
 	if s.samples, err = newSampler(samples); err != nil {
@@ -155,21 +147,22 @@ func (s *session) start(ctx context.Context) (err error) {
 	}
 	starting, cancel := context.WithTimeout(ctx, startTime+aloneTime)
 	defer cancel()
-	if s.producer, err = newProducer(starting, up.Listen, shardName, s.in, s.samples); err != nil {
-		return s.node.failed(err)
+	if s.producer, err = newProducer(starting, s.nodes.addr(), shardName, s.in, s.samples); err != nil {
+		return s.nodes.failed(err)
 	}
 	// The first line creates the shard. It is no sample: nobody follows yet.
 	if err := s.producer.append(starting, 1, unsampled); err != nil {
-		return s.node.failed(err)
+		return s.nodes.failed(err)
 	}
 	if s.alone, err = s.measure(func(m *phase) error {
 		return s.producer.run(ctx, s.cfg.Rate, min(s.cfg.For/4, aloneTime), unsampled)
 	}); err != nil {
-		return s.node.failed(err)
+		return s.nodes.failed(err)
 	}
 	for i := range s.cfg.Consumers {
-		c, err := startChild(fmt.Sprintf("consumer-%d", i+1), s.dir, s.cfg.Command, "demo-consumer", "--server", up.Listen, "--dir", s.store(),
-			"--samples", samples, "--transport", s.cfg.Transport, "--device", s.cfg.Device, shardName)
+		args := append([]string{s.cfg.Command, "demo-consumer"}, s.nodes.where()...)
+		c, err := startChild(fmt.Sprintf("consumer-%d", i+1), s.dir, append(args, "--dir", s.store(),
+			"--samples", samples, "--transport", s.cfg.Transport, "--device", s.cfg.Device, shardName)...)
 		if err != nil {
 			return err
 		}
@@ -271,8 +264,8 @@ func (s *session) progress(m *phase) (stop func()) {
 				return
 			case <-t.C:
 			}
-			p := Progress{Elapsed: time.Since(start), Appended: s.producer.appended.Load(), Consumers: s.snapshots(), PIDs: pids}
-			if now, err := cpuTime(s.node.pid()); err == nil {
+			p := Progress{Elapsed: time.Since(start), Appended: s.producer.appended.Load(), Consumers: s.snapshots(), PIDs: pids, Nodes: len(s.nodes.addrs)}
+			if now, err := s.nodes.cpu(); err == nil {
 				p.ServerCPU = now - cpu
 			}
 			s.cfg.Progress(p)
@@ -300,12 +293,8 @@ func (s *session) close(clean bool) (err error) {
 		}
 		<-f.done
 	}
-	switch {
-	case s.node == nil:
-	case clean:
-		err = errors.Join(err, s.node.stop())
-	default:
-		s.node.kill()
+	if s.nodes != nil {
+		err = errors.Join(err, s.nodes.close(clean))
 	}
 	return err
 }

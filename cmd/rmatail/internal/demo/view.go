@@ -56,9 +56,9 @@ func (v *View) line(p Progress) string {
 		lag = max(lag, c.Lag)
 		times.Merge(&c.Times)
 	}
-	return fmt.Sprintf("%4.1f s of %s: appended %s, delivered %s to %d, lag at most %s, p50 %.2f ms, p99 %.2f ms, wrong %d, gaps %d, node's CPU %.0f ms",
+	return fmt.Sprintf("%4.1f s of %s: appended %s, delivered %s to %d, lag at most %s, p50 %.2f ms, p99 %.2f ms, wrong %d, gaps %d, %s CPU %.0f ms",
 		p.Elapsed.Seconds(), v.For, bytesText(float64(p.Appended)), bytesText(float64(delivered)), len(p.Consumers), bytesText(float64(lag)),
-		ms(times.Quantile(0.5)), ms(times.Quantile(0.99)), wrong, gaps, ms(p.ServerCPU))
+		ms(times.Quantile(0.5)), ms(times.Quantile(0.99)), wrong, gaps, whose(p.Nodes), ms(p.ServerCPU))
 }
 
 func (v *View) table(p Progress, rows int) []string {

@@ -1,0 +1,6 @@
+//go:build race
+
+package producer
+
+// raceEnabled: the race detector allocates on its own account.
+const raceEnabled = true
