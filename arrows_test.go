@@ -27,6 +27,7 @@ const (
 	goleak     = "go.uber.org/goleak"
 	rapid      = "pgregory.net/rapid"
 	plot       = "gonum.org/v1/plot"
+	histogram  = "github.com/HdrHistogram/hdrhistogram-go"
 	goyaml     = "github.com/goccy/go-yaml"
 	fsnotify   = "github.com/fsnotify/fsnotify"
 )
@@ -54,12 +55,13 @@ var arrows = map[string][]string{
 	"producer/record":             {},
 	"chunkstore/server/logging":   {},
 	"bench":                       {},
+	"bench/read":                  {"bench", "reader", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", plot, histogram, xsys},
 	"bench/sink":                  {"bench", "producer", "fallback/durable", "fallback/wire", "chunkstore/layout", plot, xsys},
 	"bench/chaos":                 {},
 	"bench/service":               {"bench", "chunkstore/server/logging", "chunkstore", "chunkstore/server", "fallback/wire", "fallback/tcp"},
 	"cmd/rmatail/internal/advise": {},
 	"producer":                    {"fallback/wire", "fallback/durable", "chunkstore/layout", "chunkstore/cluster", prometheus},
-	"cmd/rmatail":                 {"reader", "producer", "chunkstore/cluster", "chunkstore/cluster/file", "chunkstore/server/logging", "bench/sink", "bench/service", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/advise", "cmd/rmatail/internal/follow", "cmd/rmatail/internal/survey", "internal/bytesize", "cmd/rmatail/internal/doctor", "cmd/rmatail/internal/trace", "bench", kong, mpb, xsys, prometheus},
+	"cmd/rmatail":                 {"reader", "producer", "chunkstore/cluster", "chunkstore/cluster/file", "chunkstore/server/logging", "bench/read", "bench/sink", "bench/service", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/advise", "cmd/rmatail/internal/follow", "cmd/rmatail/internal/survey", "internal/bytesize", "cmd/rmatail/internal/doctor", "cmd/rmatail/internal/trace", "bench", kong, mpb, xsys, prometheus},
 	"cmd/rmatail/internal/demo":   {"reader", "fallback/wire", "fallback/durable", xsys},
 	"cmd/rmatail/internal/follow": {},
 	"cmd/rmatail/internal/survey": {"chunkstore/cluster", "chunkstore/layout", "fallback/wire", "fallback/tcp", "fallback/durable"},

@@ -73,13 +73,19 @@ func (b *Batch) Add(off uint64, n int) []byte {
 func (b *Batch) Post(deadline time.Time) error { return b.post(deadline, goOn) }
 
 // PostSpin is Post that stays for as long as a Wait would spin: when the answer
-// comes soon, posting and waiting need one call to the device.
+// comes soon, posting and waiting need one call to the device. It looks at the
+// deadline only when it has to wait for room: reads whose deadline has passed are
+// started too.
 func (b *Batch) PostSpin(deadline time.Time) error { return b.post(deadline, untilDone) }
 
 // Do is PostSpin and Wait.
 func (b *Batch) Do(deadline time.Time) error {
 	if err := b.PostSpin(deadline); err != nil {
 		return err
+	}
+	if b.posted && b.s.over { // the Wait of most batches, without asking anybody
+		b.posted = b.s.outcome != nil
+		return b.s.outcome
 	}
 	return b.Wait()
 }

@@ -184,6 +184,7 @@ func (e *engine) stats() Stats {
 	defer e.mu.Unlock()
 	s := e.mu.stats
 	s.Outstanding = uint64(e.mu.outstanding)
-	s.Spun, s.Slept = e.spun.Load(), e.slept.Load()
+	s.Spun += e.spun.Load()
+	s.Slept = e.slept.Load()
 	return s
 }

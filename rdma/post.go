@@ -28,15 +28,18 @@ const restAfter = 128
 // deadline. stay says whether to spin for their completion in the same call; if
 // somebody else leads it does not.
 //
-// What is common needs one look at the clock, and the lock twice: before the
-// call to the device, and after it.
+// What is common needs the lock twice, before the call to the device and after
+// it, and no clock: until an answer is late the deadline does not matter.
 func (e *engine) post(s *slot, deadline time.Time, stay staying) error {
 	n := len(s.reads)
 	if s.busy += n; s.busy >= restAfter {
 		s.busy = 0
 		runtime.Gosched()
 	}
-	left := time.Until(deadline)
+	left := time.Duration(1)
+	if stay == goOn {
+		left = time.Until(deadline)
+	}
 	e.mu.Lock()
 	granted, err := e.admitLocked(s, n, left)
 	if err != nil {
@@ -48,7 +51,6 @@ func (e *engine) post(s *slot, deadline time.Time, stay staying) error {
 		if err := e.waitCredits(s, n, deadline); err != nil {
 			return err
 		}
-		left = time.Until(deadline)
 		e.mu.Lock()
 	}
 	if err := e.launchLocked(s, n); err != nil {
@@ -65,18 +67,19 @@ func (e *engine) post(s *slot, deadline time.Time, stay staying) error {
 	// Leading or not, what has completed meanwhile is taken in the same call.
 	lead := e.tryLead()
 	wcs, spin := []ibverbs.WC(nil), time.Duration(-1)
+	var start time.Time // zero: the wait is not timed
 	if lead {
 		wcs, spin = e.wcs, 0
 		if stay == untilDone {
 			spin = e.spin.budget()
+			if e.spin.due() {
+				start = time.Now()
+			}
 		}
 	}
 	counts, err := e.q.post(s.reads, wcs, spin)
-	if stay == untilDone && counts.Polled > 0 {
-		if e.spin.due() {
-			e.spin.took(left - time.Until(deadline))
-		}
-		e.spun.Add(1)
+	if counts.Polled > 0 && !start.IsZero() {
+		e.spin.took(time.Since(start))
 	}
 	err = e.launched(s, n, counts, err)
 	if lead {
@@ -171,6 +174,9 @@ func (e *engine) launched(s *slot, n int, counts ibverbs.Counts, err error) erro
 	}
 	for _, wc := range e.wcs[:counts.Polled] {
 		e.settleLocked(wc)
+	}
+	if counts.Polled > 0 {
+		e.mu.stats.Spun++
 	}
 	if refused := n - counts.Posted; refused > 0 {
 		// Nothing refuses a READ while there are credits: the queue pair is

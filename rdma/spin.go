@@ -10,7 +10,7 @@ type spinner struct {
 	max   time.Duration // bound of one spin; 0: never spin
 	usual time.Duration // moving average of the time to a completion
 	turn  uint
-	waits uint // that succeeded while spinning
+	waits uint // that began by spinning
 }
 
 // probeEvery is how many waits in a row go to sleep at once before one spins to
@@ -21,9 +21,9 @@ const probeEvery = 32
 // lookEvery is how many waits that were short in a row are timed once.
 const lookEvery = 8
 
-// due says whether the time of a wait that ended while spinning is wanted. While
-// waits are short most are like the last one, and a look at the clock costs as
-// much as posting; a long one does not end while spinning.
+// due says whether the next wait is to be timed. While waits are short one is like
+// the next, and the clock takes as long as half of all else that is done for a
+// READ; a long one does not end while spinning.
 func (s *spinner) due() bool {
 	s.waits++
 	return s.usual > s.max || s.waits%lookEvery == 0

@@ -12,8 +12,9 @@ import (
 	benchsink "github.com/rmatail/rmatail/bench/sink"
 )
 
-// benchCmd runs the experiments behind the producer path.
+// benchCmd runs the experiments.
 type benchCmd struct {
+	Read    benchReadCmd    `cmd:"" help:"Reads over shm, rdma and tcp next to the floor of each on this machine."`
 	Sink    benchSinkCmd    `cmd:"" help:"50,000 records into one slow sink: a goroutine each, queues, batches, our appender."`
 	Logging benchLoggingCmd `cmd:"" help:"What lines logged per request cost a service that answers reads."`
 }

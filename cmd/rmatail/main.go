@@ -33,14 +33,15 @@ type cli struct {
 	Ls      lsCmd      `cmd:"" help:"List shards."`
 	Stat    statCmd    `cmd:"" help:"Show a shard, or the node."`
 	Demo    demoCmd    `cmd:"" help:"Append a real log here, follow it with several processes, and check every byte."`
-	Bench   benchCmd   `cmd:"" help:"Measure what queues and batches do for producers, and what logging costs."`
+	Bench   benchCmd   `cmd:"" help:"Measure reads against their floors, what queues and batches do for producers, and what logging costs."`
 	Advise  adviseCmd  `cmd:"" help:"Say from measurements whether producers need a queue, and how large."`
 	Doctor  doctorCmd  `cmd:"" help:"Find out what keeps this host from reading over RDMA, and how to mend it."`
 	Cluster clusterCmd `cmd:"" help:"Check the file that describes a cluster."`
 	Trace   traceCmd   `cmd:"" help:"Follow RDMA connections in captured packets: latency, losses, refusals."`
 	Version versionCmd `cmd:"" help:"Show the version."`
 
-	DemoConsumer demoConsumerCmd `cmd:"" hidden:"" help:"One consumer of the demo."`
+	DemoConsumer   demoConsumerCmd   `cmd:"" hidden:"" help:"One consumer of the demo."`
+	BenchReadFloor benchReadFloorCmd `cmd:"" hidden:"" help:"The plain server of bench read."`
 }
 
 // process is what a command gets from its surroundings.

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package read
+
+import "time"
+
+// ownCPU is known on Linux only.
+func ownCPU() time.Duration { return 0 }
+
+func cpuOf(int) cpuClock { return func() (time.Duration, bool) { return 0, false } }

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package read
+
+import "os/exec"
+
+func separate(*exec.Cmd) {}
