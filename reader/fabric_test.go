@@ -145,9 +145,9 @@ func (b *fabricBatch) Await(until time.Time) (settled bool, err error) {
 		panic("fabric: wait for a batch that is not posted")
 	}
 	f := b.f
-	end := earliest(until, b.deadline)
-	if !b.due.IsZero() {
-		end = earliest(end, b.due)
+	end := earliest(b.deadline, b.due)
+	if until.Before(end) {
+		end = until
 	}
 	if d := time.Until(end); d > 0 { // of the race detector several due timers at once are too much (golang/go#78156)
 		select {
@@ -158,10 +158,10 @@ func (b *fabricBatch) Await(until time.Time) (settled bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.down() || !b.due.IsZero() && !b.due.After(end) && b.broken:
+	case f.down() || !b.due.IsZero() && !b.due.After(time.Now()) && b.broken:
 		b.posted = false
 		return true, errBroken
-	case b.due.IsZero() || b.due.After(end):
+	case b.due.IsZero() || b.due.After(time.Now()):
 		if until.Before(b.deadline) {
 			return false, nil
 		}

@@ -161,12 +161,17 @@ func (r *Reader) takeAhead() bool {
 		r.lookAhead(now)
 		return r.arrive()
 	}
+	return false
+}
+
+// nudge has the flights go on whose places have come: their data is on its way while
+// the consumer works.
+func (r *Reader) nudge() {
 	for _, f := range r.ahead[:r.flying] {
 		if f.state == flightLocating {
-			f.await(time.Time{}) // on with its data, if its places have come
+			f.await(time.Time{}) // what goes wrong is met when its turn comes
 		}
 	}
-	return false
 }
 
 // ground gives all flights back; bytes that were lent die.

@@ -181,6 +181,7 @@ func (r *Reader) look(now time.Time) (view, published) {
 
 // deliver hands out the next proven span of what has been read, if any.
 func (r *Reader) deliver() (Batch, bool) {
+	r.nudge()
 	if (r.cur == nil || r.cur.next == r.cur.n) && !r.takeAhead() {
 		return Batch{}, false
 	}
