@@ -42,10 +42,10 @@ func (h *reach) find(ro *roster, shard layout.Hash, extent uint64, now time.Time
 	if ro == nil {
 		return
 	}
-	if h.ro != ro || h.extent != extent {
-		h.ro, h.extent = ro, extent
+	if h.ro != ro || h.extent != extent && len(ro.peers) > 1 { // one node has them all
 		ro.view.Extent(shard, extent, &h.set)
 	}
+	h.ro, h.extent = ro, extent
 	full := len(h.set.Full())
 	for i, node := range h.set.All() {
 		p := ro.peers[node]
