@@ -9,3 +9,6 @@ needs_run=(libibverbs1 ibverbs-providers)
 
 # needs_capability: to give a file a capability.
 needs_capability=(libcap2-bin)
+
+# needs_deploy: what the files for deployment are held against.
+needs_deploy=(debootstrap git libcap2-bin shellcheck strace systemd util-linux)
