@@ -45,6 +45,7 @@ var arrows = map[string][]string{
 	"chunkstore/layout":           {},
 	"chunkstore":                  {"chunkstore/layout", xsys},
 	"chunkstore/placement":        {"chunkstore/layout"},
+	"chunkstore/cause":            {},
 	"chunkstore/cluster":          {"chunkstore/layout", "chunkstore/placement"},
 	"chunkstore/cluster/file":     {"chunkstore/layout", "chunkstore/cluster", "internal/bytesize", goyaml, fsnotify},
 	"chunkstore/survey":           {"chunkstore/cluster", "chunkstore/layout", "fallback/wire", "fallback/tcp", "fallback/durable"},
@@ -117,6 +118,7 @@ var bans = []ban{
 	{"rdma/local", "rdma", "shared memory works on hosts without any RDMA software"},
 	{"rdma/local", "cgo/*", "shared memory works on hosts without any RDMA software"},
 	{"chunkstore/server/logging", "*", "how lines are written concerns the command alone: libraries take a *slog.Logger, and an application brings its own"},
+	{"chunkstore/cause", "*", "what is decided from facts is the same for a node, a Reader and a survey: none of them is imported"},
 	{"cgo/ibverbs", "*", "the binding is thin and without policy"},
 }
 
