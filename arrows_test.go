@@ -30,6 +30,7 @@ const (
 	histogram  = "github.com/HdrHistogram/hdrhistogram-go"
 	goyaml     = "github.com/goccy/go-yaml"
 	fsnotify   = "github.com/fsnotify/fsnotify"
+	chromedp   = "github.com/chromedp/"
 )
 
 // arrows lists, for each package, everything outside the standard library that
@@ -49,7 +50,9 @@ var arrows = map[string][]string{
 	"chunkstore/cluster":          {"chunkstore/layout", "chunkstore/placement"},
 	"chunkstore/cluster/file":     {"chunkstore/layout", "chunkstore/cluster", "internal/bytesize", goyaml, fsnotify},
 	"chunkstore/survey":           {"chunkstore/cluster", "chunkstore/layout", "fallback/wire", "fallback/tcp", "fallback/durable"},
-	"chunkstore/server":           {"chunkstore", "chunkstore/layout", "chunkstore/cluster", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", prometheus},
+	"chunkstore/watch":            {"chunkstore/survey", "chunkstore/cause", "chunkstore/cluster", "fallback/wire", "fallback/durable"},
+	"chunkstore/server/page":      {},
+	"chunkstore/server":           {"chunkstore/watch", "chunkstore/server/page", "chunkstore", "chunkstore/layout", "chunkstore/cluster", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", prometheus},
 	"fallback/wire":               {},
 	"fallback/tcp":                {"fallback/wire"},
 	"fallback/durable":            {"fallback/wire", xsys},
@@ -74,7 +77,7 @@ var arrows = map[string][]string{
 // testArrows are the external modules that every test may import. Tests may also
 // import every package of this module but the benchmarks: a test of both ends of an arrow
 // is often the point.
-var testArrows = []string{goleak, rapid, gopacket, prometheus, xsys, netlink}
+var testArrows = []string{goleak, rapid, gopacket, prometheus, xsys, netlink, chromedp}
 
 // ban forbids that a package reaches another through any chain of imports.
 type ban struct{ from, to, reason string }

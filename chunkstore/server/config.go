@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,8 +74,12 @@ type Config struct {
 	// durable store into its arena, for readers that miss extents which are its own:
 	// once for all of them. They make room as others do. 0: none.
 	ReadThrough int64
-	// HTTP is the address of /metrics, /healthz and /readyz. Empty: none.
+	// HTTP is the address of the page, /metrics, /healthz, /readyz and /debug/pprof/.
+	// HTTPAuto: DefaultHTTP if it is free, else none. Empty: none.
 	HTTP string
+	// HTTPAdmit says which HTTP requests are answered, /healthz and /readyz apart; see
+	// TokenFile. nil: all, but profiles at a loopback address only.
+	HTTPAdmit func(*http.Request) bool
 	// Limits bound what clients can use up.
 	Limits Limits
 
@@ -183,7 +188,7 @@ func (c Config) Validate() error {
 	if err := checkAddress("listen", c.Listen); err != nil {
 		return err
 	}
-	if c.HTTP != "" {
+	if c.HTTP != "" && c.HTTP != HTTPAuto {
 		if err := checkAddress("http", c.HTTP); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/chunkstore/watch"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/producer"
@@ -40,7 +41,9 @@ type Server struct {
 	socketReason string
 	bootID       string
 	listener     net.Listener
-	web          *web // nil: no HTTP
+	web          *web           // nil: no HTTP
+	watcher      *watch.Watcher // of the page; nil: nobody looks
+	accepting    atomic.Bool    // clients are answered
 	started      time.Time
 	closers      closers
 

@@ -64,7 +64,13 @@ type Stats struct {
 	// itself included; nil without a durable directory.
 	Replicas *producer.ReplicaStats `json:"replicas,omitempty"`
 
+	// AppendTimes and AckTimes are producer.Stats.SinkTimes and AckTimes of Producer.
+	AppendTimes string `json:"append_times,omitempty"`
+	AckTimes    string `json:"ack_times,omitempty"`
+
 	Arena chunkstore.Stats `json:"arena"`
+	// Map is how old what the arena holds is.
+	Map chunkstore.Map `json:"map"`
 }
 
 const (
@@ -132,7 +138,7 @@ func (s *Server) Stats() Stats {
 		DurableReads: c.durableReads.Load(), DurableReadBytes: c.durableReadBytes.Load(),
 		SegmentsRemoved: c.segmentsRemoved.Load(), SegmentBytesRemoved: c.segmentBytesRemoved.Load(),
 		QueuePairs: int(c.queuePairs.Load()), Panics: c.panics.Load(),
-		Arena: s.arena.Stats(),
+		Arena: s.arena.Stats(), Map: s.arena.Map(),
 	}
 	for i := range c.requests {
 		if n := c.requests[i].Load(); n > 0 {
@@ -160,6 +166,7 @@ func (s *Server) Stats() Stats {
 	if s.appenders != nil {
 		st.Appenders = s.appenders.count()
 		st.Producer = s.appenders.stats()
+		st.AppendTimes, st.AckTimes = st.Producer.SinkTimes(), st.Producer.AckTimes()
 	}
 	return st
 }
