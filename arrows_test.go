@@ -38,6 +38,7 @@ const (
 var arrows = map[string][]string{
 	".":                           {},
 	"internal/bytesize":           {},
+	"internal/spread":             {},
 	"cgo/ibverbs":                 {},
 	"rdma":                        {"cgo/ibverbs", rdmamap, netlink, xsys},
 	"rdma/roce":                   {gopacket},
@@ -52,7 +53,7 @@ var arrows = map[string][]string{
 	"fallback/wire":               {},
 	"fallback/tcp":                {"fallback/wire"},
 	"fallback/durable":            {"fallback/wire", xsys},
-	"reader":                      {"rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", "chunkstore/cluster", prometheus},
+	"reader":                      {"rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", "chunkstore/cluster", "chunkstore/cause", "internal/spread", prometheus},
 	"producer/record":             {},
 	"chunkstore/server/logging":   {},
 	"bench":                       {},
