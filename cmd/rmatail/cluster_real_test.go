@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/rmatail/rmatail/cmd/rmatail/internal/survey"
+	"github.com/rmatail/rmatail/chunkstore/survey"
 )
 
 // site is a cluster of processes, of which the first owns the durable directory.
