@@ -50,7 +50,7 @@ var arrows = map[string][]string{
 	"chunkstore/cluster":          {"chunkstore/layout", "chunkstore/placement"},
 	"chunkstore/cluster/file":     {"chunkstore/layout", "chunkstore/cluster", "internal/bytesize", goyaml, fsnotify},
 	"chunkstore/survey":           {"chunkstore/cluster", "chunkstore/layout", "fallback/wire", "fallback/tcp", "fallback/durable"},
-	"chunkstore/server":           {"chunkstore", "chunkstore/layout", "chunkstore/cluster", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", prometheus},
+	"chunkstore/server":           {"chunkstore", "chunkstore/layout", "chunkstore/cause", "chunkstore/cluster", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", "internal/spread", prometheus},
 	"fallback/wire":               {},
 	"fallback/tcp":                {"fallback/wire"},
 	"fallback/durable":            {"fallback/wire", xsys},
