@@ -29,6 +29,7 @@ const (
 	plot       = "gonum.org/v1/plot"
 	histogram  = "github.com/HdrHistogram/hdrhistogram-go"
 	goyaml     = "github.com/goccy/go-yaml"
+	metricsql  = "github.com/VictoriaMetrics/metricsql"
 	fsnotify   = "github.com/fsnotify/fsnotify"
 )
 
@@ -70,6 +71,7 @@ var arrows = map[string][]string{
 	"cmd/rmatail/internal/doctor": {"cgo/ibverbs", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", netlink, xsys},
 	"cmd/rmatail/internal/trace":  {"rdma/roce", gopacket, xnetbpf, xsys},
 	"scripts/lib/ring":            {},
+	"deploy":                      {goyaml, metricsql}, // tests of the files in it, and nothing else
 }
 
 // testArrows are the external modules that every test may import. Tests may also
