@@ -29,6 +29,7 @@ const (
 	plot       = "gonum.org/v1/plot"
 	histogram  = "github.com/HdrHistogram/hdrhistogram-go"
 	goyaml     = "github.com/goccy/go-yaml"
+	metricsql  = "github.com/VictoriaMetrics/metricsql"
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	chromedp   = "github.com/chromedp/"
 )
@@ -39,6 +40,7 @@ const (
 var arrows = map[string][]string{
 	".":                           {},
 	"internal/bytesize":           {},
+	"internal/spread":             {},
 	"cgo/ibverbs":                 {},
 	"rdma":                        {"cgo/ibverbs", rdmamap, netlink, xsys},
 	"rdma/roce":                   {gopacket},
@@ -52,11 +54,11 @@ var arrows = map[string][]string{
 	"chunkstore/survey":           {"chunkstore/cluster", "chunkstore/layout", "fallback/wire", "fallback/tcp", "fallback/durable"},
 	"chunkstore/watch":            {"chunkstore/survey", "chunkstore/cause", "chunkstore/cluster", "fallback/wire", "fallback/durable"},
 	"chunkstore/server/page":      {},
-	"chunkstore/server":           {"chunkstore/watch", "chunkstore/server/page", "chunkstore", "chunkstore/layout", "chunkstore/cluster", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", prometheus},
+	"chunkstore/server":           {"chunkstore/watch", "chunkstore/server/page", "chunkstore", "chunkstore/layout", "chunkstore/cause", "chunkstore/cluster", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", "internal/spread", prometheus},
 	"fallback/wire":               {},
 	"fallback/tcp":                {"fallback/wire"},
 	"fallback/durable":            {"fallback/wire", xsys},
-	"reader":                      {"rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", "chunkstore/cluster", prometheus},
+	"reader":                      {"rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", "chunkstore/cluster", "chunkstore/cause", "internal/spread", prometheus},
 	"producer/record":             {},
 	"chunkstore/server/logging":   {},
 	"bench":                       {},
@@ -72,6 +74,7 @@ var arrows = map[string][]string{
 	"cmd/rmatail/internal/doctor": {"cgo/ibverbs", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", netlink, xsys},
 	"cmd/rmatail/internal/trace":  {"rdma/roce", gopacket, xnetbpf, xsys},
 	"scripts/lib/ring":            {},
+	"deploy":                      {goyaml, metricsql}, // tests of the files in it, and nothing else
 }
 
 // testArrows are the external modules that every test may import. Tests may also

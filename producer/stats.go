@@ -109,7 +109,9 @@ type gauge struct {
 	inStep      uint64
 	peak        uint64
 	filled      time.Time // since when something waits; zero: nothing does
-	unreported  int       // drops that were not logged yet
+	lastSink    time.Duration
+	refused     uint64 // batches that the sink did not take
+	unreported  int    // drops that were not logged yet
 	reported    time.Time
 }
 
@@ -157,6 +159,10 @@ func (g *gauge) land(b *batch, err error, took time.Duration, now time.Time) {
 	g.sum.BatchBytesMax = max(g.sum.BatchBytesMax, len(b.buf))
 	if took > 0 {
 		g.sum.sink.add(took)
+		g.lastSink = took
+		if err != nil {
+			g.refused++
+		}
 	}
 	g.sum.ack.add(now.Sub(b.born))
 }

@@ -56,8 +56,12 @@ func complete(f *Facts) Verdict {
 	if f.Stored.Known && f.Stored.V > end.V {
 		end = f.Stored
 	}
-	if f.Sealed && end.Known && f.lag() == 0 && below(f.Published, f.Stored) == 0 {
+	switch {
+	case !end.Known && !f.Stored.Known || f.lag() > 0 || below(f.Published, f.Stored) > 0:
+	case f.Sealed:
 		return verdict(Fine, "sealed at %d bytes", end.V)
+	case f.Closed && !alive(f):
+		return verdict(Fine, "closed by its writer at %d bytes", end.V)
 	}
 	return Verdict{}
 }
@@ -86,6 +90,10 @@ func durableThrottled(f *Facts) Verdict {
 		return verdict(DurableThrottled, "a request to the durable store has waited for %s%s", short(f.StoreWait.V), why)
 	case atLeast(f.StoreRefused, 1):
 		return verdict(DurableThrottled, "the durable store refused or gave no answer in time to %d requests in %s%s", f.StoreRefused.V, short(f.Window), why)
+	case atLeast(f.StoreHeld, HeldBack):
+		return verdict(DurableThrottled, "limits held reads of the durable store back for %.0f %% of %s%s", 100*f.StoreHeld.V, short(f.Window), why)
+	case atLeast(f.StoreTime, SlowRead):
+		return verdict(DurableThrottled, "a read of the durable store takes %s%s", short(f.StoreTime.V), why)
 	case atLeast(f.AppendsRefused, 1):
 		return verdict(DurableThrottled, "the durable store did not take %d batches in %s", f.AppendsRefused.V, short(f.Window))
 	case atLeast(f.AppendTime, Patience), atLeast(f.QueuedFor, Patience) && atLeast(f.AppendTime, SlowAppend):

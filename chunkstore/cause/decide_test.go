@@ -22,7 +22,7 @@ func healthy() Facts {
 		QueuedFor: Know(time.Duration(0)), QueuedBytes: Know[uint64](0), AppendTime: Know(2 * ms), AppendsRefused: Know[uint64](0),
 		CacheAnswers: Know(true), CacheKnows: Know(true), BehindFor: Know(time.Duration(0)), HitRate: Know(1.0),
 		FromCache: Know[uint64](500), FromStore: Know[uint64](0), Holes: Know[uint64](0),
-		StoreWait: Know(time.Duration(0)), StoreRefused: Know[uint64](0),
+		StoreWait: Know(time.Duration(0)), StoreTime: Know(ms), StoreHeld: Know(0.0), StoreRefused: Know[uint64](0),
 		Best: Know(RDMA), Used: Know(RDMA), ReadsFailed: Know[uint64](0),
 		LagAge: Know(time.Duration(0)), ConsumerAway: Know(time.Duration(0)), ConsumerShare: Know(0.1),
 	}
@@ -39,6 +39,7 @@ func TestDecide(t *testing.T) {
 		{"all is well", func(f *Facts) {}, Fine, "heartbeat 400ms old"},
 		{"idle, and the producer lives", func(f *Facts) { f.StoredGrew.V, f.FromCache.V, f.PublishedAge.V = 0, 0, time.Hour }, Fine, "0 bytes behind"},
 		{"sealed and delivered, long ago", func(f *Facts) { f.Sealed, f.HeartbeatAge.V, f.StoredGrew.V = true, time.Hour, 0 }, Fine, "sealed at 1000 bytes"},
+		{"closed by its writer", func(f *Facts) { f.Closed, f.Leased.V, f.HeartbeatAge.V, f.StoredGrew.V = true, false, time.Hour, 0 }, Fine, "closed by its writer at 1000 bytes"},
 		{"sealed, and the consumer sleeps", func(f *Facts) {
 			f.Sealed, f.Position.V, f.LagAge.V, f.ConsumerAway.V = true, 10, 3*time.Second, 3*time.Second
 		}, ConsumerSlow, "990 bytes have waited for 3s"},
@@ -64,6 +65,8 @@ func TestDecide(t *testing.T) {
 		{"empty, as nobody writes", func(f *Facts) { f.HitRate.V, f.HeartbeatAge.V, f.StoredGrew.V = 0, time.Hour, 0 }, ProducerStopped, ""},
 		{"a store read waits", func(f *Facts) { f.StoreWait.V = 1500 * ms }, DurableThrottled, "waited for 1.5s"},
 		{"a store read waits as the cache is empty", func(f *Facts) { f.StoreWait.V, f.FromStore.V, f.FromCache.V = 1500*ms, 9, 1 }, DurableThrottled, "needed as 9 of 10 bytes"},
+		{"limits hold store reads back", func(f *Facts) { f.StoreHeld.V = 0.8 }, DurableThrottled, "for 80 % of 10s"},
+		{"store reads are slow", func(f *Facts) { f.StoreTime.V = 400 * ms }, DurableThrottled, "takes 400ms"},
 		{"the store refuses", func(f *Facts) { f.StoreRefused.V = 3 }, DurableThrottled, "3 requests in 10s"},
 		{"the store refuses appends", func(f *Facts) { f.AppendsRefused.V = 2 }, DurableThrottled, "2 batches"},
 		{"an append hangs", func(f *Facts) { f.AppendTime.V = 3 * time.Second }, DurableThrottled, "takes 3s"},
@@ -114,13 +117,13 @@ func guesses(t *rapid.T) Facts {
 	}
 	f := Facts{
 		Window: rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute}).Draw(t, "window"),
-		Stored: length("stored"), Published: length("published"), Position: length("position"), Sealed: rapid.Bool().Draw(t, "sealed"),
+		Stored: length("stored"), Published: length("published"), Position: length("position"), Sealed: rapid.Bool().Draw(t, "sealed"), Closed: rapid.IntRange(0, 3).Draw(t, "closed") == 0,
 		HeartbeatEvery: rapid.SampledFrom([]time.Duration{0, 100 * ms, time.Second}).Draw(t, "beat"),
 		HeartbeatAge:   age("heartbeat"), PublishedAge: age("published age"), StoredGrew: length("grew"), Leased: flag("leased"),
 		QueuedFor: age("queued"), QueuedBytes: length("queued bytes"), AppendTime: age("append"), AppendsRefused: length("appends refused"),
 		CacheAnswers: flag("answers"), CacheKnows: flag("knows"), BehindFor: age("behind"), HitRate: part("hits"),
 		FromCache: length("cache"), FromStore: length("store"), Holes: length("holes"),
-		StoreWait: age("store wait"), StoreRefused: length("store refused"), Best: way("best"), Used: way("used"), ReadsFailed: length("failed"),
+		StoreWait: age("store wait"), StoreTime: age("store time"), StoreHeld: part("held"), StoreRefused: length("store refused"), Best: way("best"), Used: way("used"), ReadsFailed: length("failed"),
 		LagAge: age("lag"), ConsumerAway: age("away"), ConsumerShare: part("share"), Capped: rapid.Bool().Draw(t, "capped"), CatchingUp: rapid.Bool().Draw(t, "catching up"),
 	}
 	// Most of a shard is well most of the time, else only the first rules are met.
@@ -137,7 +140,7 @@ func guesses(t *rapid.T) Facts {
 		}},
 		{"reads", func() { f.FromCache, f.FromStore, f.Holes = h.FromCache, h.FromStore, h.Holes }},
 		{"store", func() {
-			f.StoreWait, f.StoreRefused, f.AppendsRefused, f.AppendTime = h.StoreWait, h.StoreRefused, h.AppendsRefused, h.AppendTime
+			f.StoreWait, f.StoreTime, f.StoreHeld, f.StoreRefused, f.AppendsRefused, f.AppendTime = h.StoreWait, h.StoreTime, h.StoreHeld, h.StoreRefused, h.AppendsRefused, h.AppendTime
 		}},
 		{"transport", func() { f.Best, f.Used, f.ReadsFailed = h.Best, h.Used, h.ReadsFailed }},
 		{"writer", func() { f.HeartbeatAge, f.QueuedFor = h.HeartbeatAge, h.QueuedFor }},
@@ -170,7 +173,8 @@ func TestDecideClaimsOnlyWhatIsKnown(t *testing.T) {
 				f.FromStore, f.Holes = Maybe[uint64]{}, Maybe[uint64]{}
 			},
 			DurableThrottled: func(f *Facts) {
-				f.StoreWait, f.AppendTime = Maybe[time.Duration]{}, Maybe[time.Duration]{}
+				f.StoreWait, f.StoreTime, f.AppendTime = Maybe[time.Duration]{}, Maybe[time.Duration]{}, Maybe[time.Duration]{}
+				f.StoreHeld = Maybe[float64]{}
 				f.StoreRefused, f.AppendsRefused = Maybe[uint64]{}, Maybe[uint64]{}
 			},
 			TransportDegraded: func(f *Facts) { f.Best, f.ReadsFailed = Maybe[Transport]{}, Maybe[uint64]{} },

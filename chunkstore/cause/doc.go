@@ -19,7 +19,7 @@
 // The first of these that the facts show is the state; the causes further down are
 // often the consequences of those above, or hidden by them.
 //
-//  1. Fine, if the shard is sealed and its bytes are delivered.
+//  1. Fine, if the shard is sealed, or closed by its writer, and its bytes are delivered.
 //  2. ConsumerSlow: bytes wait to be taken, and the consumer does not take them.
 //  3. DurableThrottled: what waits, waits for the durable store. (Why it is needed, as
 //     when the cache is missing, is told in the evidence.)

@@ -39,6 +39,9 @@ type Facts struct {
 	Stored, Published, Position Maybe[uint64]
 	// Sealed: no byte will come any more. False may mean that it is not known.
 	Sealed bool
+	// Closed: its writer has given its lease back, and none came after it. False may
+	// mean that it is not known.
+	Closed bool
 
 	// HeartbeatEvery is how often an open Appender publishes; 0: DefaultHeartbeat.
 	HeartbeatEvery time.Duration
@@ -76,6 +79,10 @@ type Facts struct {
 	// StoreWait is how long the oldest request to the durable store has been waiting,
 	// for its turn, for the byte rate, or for an answer; 0: none waits.
 	StoreWait Maybe[time.Duration]
+	// StoreTime is what a read of the store took on average in the Window, StoreHeld
+	// the part of the Window for which reads were held back by a limit, 0 to 1.
+	StoreTime Maybe[time.Duration]
+	StoreHeld Maybe[float64]
 	// StoreRefused are requests that the store refused or did not answer in time, in
 	// the Window.
 	StoreRefused Maybe[uint64]
@@ -111,6 +118,10 @@ const (
 	// SlowAppend is what a durable append takes at most where a queue is not the
 	// store's fault.
 	SlowAppend = 250 * time.Millisecond
+	// SlowRead is what a durable read takes at most where the store is quick, and
+	// HeldBack the part of the time for which limits may hold reads back.
+	SlowRead = 250 * time.Millisecond
+	HeldBack = 0.5
 	// BusyConsumer is the part of the time that a consumer may take for itself while
 	// bytes wait.
 	BusyConsumer = 0.5

@@ -90,6 +90,10 @@ type Config struct {
 	// Heartbeat is how often the node's appenders publish when idle. 1 s.
 	Heartbeat time.Duration
 
+	// ShardMetrics is how many shards, the first by name, have metrics of their own and
+	// are told by NodeStat; the rest are summed. 64; negative: none.
+	ShardMetrics int
+
 	Logger *slog.Logger // nil: nothing is logged
 	// Registerer receives the metrics. /metrics serves it if it is a Gatherer too,
 	// as a *prometheus.Registry is. nil: a registry of the node's own if HTTP is set.
@@ -162,6 +166,7 @@ func (l Limits) withDefaults() Limits {
 
 func (c Config) withDefaults() Config {
 	c.Arena.Bytes = cmp.Or(c.Arena.Bytes, 64<<20)
+	c.ShardMetrics = cmp.Or(c.ShardMetrics, 64)
 	c.EvictEvery = cmp.Or(c.EvictEvery, time.Second)
 	c.RetainEvery = cmp.Or(c.RetainEvery, time.Minute)
 	c.Heartbeat = cmp.Or(c.Heartbeat, time.Second)

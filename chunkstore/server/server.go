@@ -48,6 +48,7 @@ type Server struct {
 	closers      closers
 
 	counters     counters
+	shards       shards
 	payloads     payloads
 	appendBytes  *budget // of requests that run beside
 	durableBytes *budget
@@ -86,6 +87,7 @@ func newServer(cfg Config, p parts) (*Server, error) {
 		appendBytes: newBudget(cfg.Limits.AppendBytes), durableBytes: newBudget(cfg.Limits.DurableBytes),
 		disk: make(chan struct{}, cfg.Limits.DurableReads), writers: producer.NewWorkers(cfg.Limits.Writers),
 	}
+	s.shards.s = s
 	s.conns.open = make(map[*conn]struct{})
 	s.shutdown.done = make(chan struct{})
 	s.life, s.end = context.WithCancel(context.Background())
