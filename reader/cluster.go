@@ -26,6 +26,7 @@ type Cluster struct {
 	dir    *durable.Dir
 	gate   *gate
 	count  counters
+	watch  watch
 	hangar hangar
 	// runPeer keeps the connections to a node: (*peer).run but in tests.
 	runPeer func(p *peer, after time.Duration)
@@ -81,6 +82,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 
 func newCluster(cfg Config) *Cluster {
 	c := &Cluster{cfg: cfg, pollNow: make(chan struct{}, 1), runPeer: (*peer).run}
+	c.watch.c = c
 	c.mu.follows = map[shardKey]*follow{}
 	c.mu.nics = map[string]*nic{}
 	c.pages.Store(new([]*page))
@@ -132,6 +134,7 @@ func (c *Cluster) register() {
 		return
 	}
 	c.metrics = k
+	c.watch.begin()
 }
 
 // Close ends all Readers, connections and goroutines of the Cluster. Closing twice

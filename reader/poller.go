@@ -74,6 +74,7 @@ func (p *poller) run() {
 // pause returns the time to the next poll. Up to an eighth of jitter keeps the
 // processes of a site out of step.
 func (p *poller) pause() time.Duration {
+	p.c.count.pollEvery.Store(int64(p.interval))
 	d := p.interval - time.Duration(rand.Int64N(int64(p.interval)/8+1))
 	for _, v := range p.visits {
 		if v.late { // others are to be asked soon

@@ -12,7 +12,7 @@ import (
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/cluster/file"
 	"github.com/rmatail/rmatail/chunkstore/layout"
-	"github.com/rmatail/rmatail/cmd/rmatail/internal/survey"
+	"github.com/rmatail/rmatail/chunkstore/survey"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 )
