@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore/cause"
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
@@ -108,6 +109,8 @@ type Shard struct {
 	Sealed   bool      `json:"sealed"`
 	Lag      uint64    `json:"lag"` // of the replica that is the furthest; the length if none has published
 	Replicas []Replica `json:"replicas"`
+	// Verdict is what is the matter; of who settles it, the survey leaves it unknown.
+	cause.Verdict
 
 	name layout.Shard
 	hash layout.Hash
