@@ -82,6 +82,7 @@ func (c *Client) awaitRoom(call *Call, now time.Time, stop <-chan struct{}) (tim
 	} else {
 		c.mu.Unlock()
 	}
+	c.kickLeader() // replies make room, and the caller does not receive them here
 	call.timer.Reset(time.Until(call.deadline))
 	var cause error
 	select {
