@@ -27,7 +27,7 @@ type ShardStats struct {
 // Shards returns how the followed shards fare, by name. The first call begins to look
 // at them, Open does with a Registerer; what takes two looks is told a little later.
 func (c *Cluster) Shards() []ShardStats {
-	w := &c.watch
+	w := &c.observer
 	w.begin()
 	now := time.Now()
 	w.mu.Lock()
@@ -44,7 +44,7 @@ func (c *Cluster) Shards() []ShardStats {
 }
 
 // stats is what is known of a shard. The lock is held.
-func (w *watch) stats(f *follow, s *watched, now time.Time) ShardStats {
+func (w *observer) stats(f *follow, s *observed, now time.Time) ShardStats {
 	facts := w.facts(f, s, now)
 	st := ShardStats{Shard: f.key.name, Verdict: cause.Decide(facts), Readers: f.watchers(),
 		Position: facts.Position.V, Length: f.end(), LagTime: facts.LagAge.V, HeartbeatAge: -1, PublishedAge: -1}
@@ -66,7 +66,7 @@ func (f *follow) watchers() int {
 }
 
 // facts are a shard's. The lock is held.
-func (w *watch) facts(f *follow, s *watched, now time.Time) cause.Facts {
+func (w *observer) facts(f *follow, s *observed, now time.Time) cause.Facts {
 	facts := cause.Facts{Window: s.counts.length(now)}
 	f.tell(&facts, now)
 	w.cache(f, &facts, now)
@@ -99,7 +99,7 @@ func (f *follow) tell(facts *cause.Facts, now time.Time) {
 }
 
 // cache tells whether the cache can be asked, and how.
-func (w *watch) cache(f *follow, facts *cause.Facts, now time.Time) {
+func (w *observer) cache(f *follow, facts *cause.Facts, now time.Time) {
 	ro := w.c.roster.Load()
 	if ro == nil { // the durable store is all there is
 		facts.HeartbeatAge, facts.CacheKnows = cause.Maybe[time.Duration]{}, cause.Maybe[bool]{}
@@ -116,7 +116,7 @@ func (w *watch) cache(f *follow, facts *cause.Facts, now time.Time) {
 }
 
 // reads tells what came from where in the window.
-func (s *watched) reads(facts *cause.Facts) {
+func (s *observed) reads(facts *cause.Facts) {
 	n := s.sum.minus(s.counts.old)
 	facts.FromCache, facts.FromStore = cause.Know(n.fromCache), cause.Know(n.fromStore)
 	facts.Holes, facts.ReadsFailed, facts.StoreRefused = cause.Know(n.holes), cause.Know(n.failed), cause.Know(n.refused)
@@ -124,7 +124,7 @@ func (s *watched) reads(facts *cause.Facts) {
 
 // store tells how the durable store does, as far as the shard needs it: the limits are
 // those of all shards together.
-func (w *watch) store(f *follow, s *watched, facts *cause.Facts, now time.Time) {
+func (w *observer) store(f *follow, s *observed, facts *cause.Facts, now time.Time) {
 	if !s.behind.IsZero() {
 		facts.BehindFor = cause.Know(now.Sub(s.behind))
 	}
@@ -146,7 +146,7 @@ func (w *watch) store(f *follow, s *watched, facts *cause.Facts, now time.Time) 
 }
 
 // consumer tells of the Reader that is the furthest behind.
-func (s *watched) consumer(f *follow, facts *cause.Facts, now time.Time) {
+func (s *observed) consumer(f *follow, facts *cause.Facts, now time.Time) {
 	var last *Reader
 	for r := range s.readers {
 		if last == nil || r.pos.Load() < last.pos.Load() {
