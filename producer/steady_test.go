@@ -214,3 +214,31 @@ func TestBlockedProducersAreLetInByHalves(t *testing.T) {
 		})
 	}
 }
+
+// What the steady seat leaves to others costs no memory of its own: a batch costs
+// what its Acks point to, whoever resolves them.
+func TestSteadySeatHardlyAllocates(t *testing.T) {
+	s := newSeats(t, 2, 64, 0)
+	defer s.late.Stop()
+	const batches = 100
+	n := testing.AllocsPerRun(10, func() {
+		for range batches {
+			for range 4 {
+				if _, err := s.put(context.Background(), wire.NoOffset, []byte("x"), noWait); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.takes(0)
+			s.takes(1)
+			s.lands(0, nil)
+			s.takes(0)
+			s.lands(1, nil)
+			s.takes(1)
+			s.lands(0, nil)
+			s.lands(1, nil)
+		}
+	})
+	if n > 4*3*batches+10 {
+		t.Errorf("%v allocations for %d batches", n, 4*batches)
+	}
+}
