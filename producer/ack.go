@@ -83,7 +83,12 @@ func (b *batch) takes(off uint64, n int, l Limits) bool {
 	return off == b.at+uint64(len(b.buf))
 }
 
-func (b *batch) resolve(shard layout.Shard, base uint64, err error) {
+// outcome is noted before done is closed.
+func (b *batch) outcome(shard layout.Shard, base uint64, err error) {
 	b.shard, b.base, b.err = shard, base, err
+}
+
+func (b *batch) resolve(shard layout.Shard, base uint64, err error) {
+	b.outcome(shard, base, err)
 	close(b.done)
 }

@@ -71,6 +71,7 @@ func (a *Appender) writer(ctx context.Context, cfg Config) (*writer, error) {
 // ended is called by each writer at its end.
 func (a *Appender) ended() {
 	if a.running.Add(-1) == 0 {
+		a.q.late.Stop()
 		close(a.done)
 	}
 }

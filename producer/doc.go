@@ -12,8 +12,11 @@
 // A batch is a whole number of records and one append of the log, which keeps it
 // or loses it as a whole: no record is ever torn.
 //
-// A full queue blocks, or drops what Policy says. A long queue would only add
-// waiting: the default is short, blocking and lossless. Drops are returned or
+// A full queue blocks, or drops what Policy says. Blocked producers are let in when
+// half of the queue is free, so that they are woken once for many records: woken for
+// each batch, they cost a sink that takes several writes at once a tenth of its
+// throughput. A long queue would only add waiting: the default is short, blocking
+// and lossless. Drops are returned or
 // resolve the Ack with ErrDropped, are counted, and logged once a second with
 // their number.
 //
@@ -29,7 +32,10 @@
 // shards, Config.More: one queue, and each batch goes to the shard that is free
 // first. A shard whose sink hangs holds up the batch that it has, and nothing else;
 // one whose sink fails is left alone for a moment, so that it does not get what
-// others would take. (An Appender for each shard and records dealt out in turn does
+// others would take. One of the shards does not let other goroutines run between its
+// batches while many wait, as otherwise flushes would hold all processors, and half of
+// the shards be idle (see steady.go); its Acks may resolve up to 30 ms late then, when
+// all other shards hang. (An Appender for each shard and records dealt out in turn does
 // half as much: the slowest shard's full queue stops the producer, and the other
 // queues run dry. See bench/results.) The records of a producer are in its order
 // within each shard, and nowhere else; Ack.Shard tells where one came to lie.

@@ -7,7 +7,8 @@ type Policy int
 
 // The policies.
 const (
-	// Block: Append waits for room. Nothing is lost.
+	// Block: Append waits for room, half a queue of it, unless others wait already:
+	// then for its turn. Nothing is lost.
 	Block Policy = iota
 	// DropNewest: the record that comes is dropped, Append returns ErrDropped.
 	DropNewest

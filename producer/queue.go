@@ -20,8 +20,10 @@ type queue struct {
 	log     *slog.Logger
 	metrics *metrics
 	full    error // what a drop is answered with
+	several bool  // seats
 
-	spares sync.Pool // of *blocked
+	spares sync.Pool   // of *blocked
+	late   *time.Timer // for what is held of landed
 
 	mu struct {
 		sync.Mutex
@@ -34,6 +36,10 @@ type queue struct {
 		err     error // why nothing more is taken
 		closing bool
 		hurry   bool // somebody waits for the queue to drain: no lingering
+
+		// held are through, but their Acks have not resolved: see queue.hold.
+		held  []*batch
+		timed bool // late will fire
 
 		last   int       // records of the last batch
 		landed time.Time // when it was through
@@ -58,7 +64,10 @@ func newQueue(cfg Config, m *metrics) *queue {
 		name: cfg.name(), policy: cfg.Policy, limits: cfg.Limits, log: cfg.Logger, metrics: m,
 		full: fmt.Errorf("%w: queue of %s is full (%d records or %d bytes, policy %v); the sink is slower than what comes",
 			ErrDropped, cfg.name(), cfg.Limits.QueueRecords, cfg.Limits.QueueBytes, cfg.Policy),
+		several: len(cfg.More) > 0,
 	}
+	q.late = time.AfterFunc(time.Hour, q.lately)
+	q.late.Stop()
 	q.spares.New = func() any { return &blocked{ready: make(chan struct{}, 1)} }
 	q.mu.gauge.opened = time.Now()
 	return q
@@ -223,18 +232,25 @@ func (q *queue) next(s *seat, now time.Time) (b *batch, wait time.Duration, ende
 	q.mu.watch.come(s)
 	if len(q.mu.waiting) == 0 {
 		q.mu.hurry = false
+		q.rest(s)
 		if !q.mu.closing {
 			q.sleep(s, 0)
 		}
 		return nil, 0, q.mu.closing
 	}
 	if wait := q.linger(now); wait > 0 {
+		q.rest(s)
 		return nil, q.sleep(s, wait), false
 	}
 	b = q.unqueue()
 	s.flying = b
 	q.mu.flying = append(q.mu.flying, b)
-	q.grant(now)
+	if q.several && q.mu.watch.steady == nil {
+		q.mu.watch.steady = s
+	}
+	if q.low(s) {
+		q.grant(now)
+	}
 	if len(q.mu.waiting) == 0 {
 		q.mu.gauge.drains(now)
 	}
@@ -255,9 +271,11 @@ func (q *queue) linger(now time.Time) time.Duration {
 	return q.mu.landed.Add(q.limits.Linger).Sub(now)
 }
 
-// landed resolves the batch that a seat had on its way.
-func (q *queue) landed(s *seat, base uint64, err error, took time.Duration, now time.Time) {
+// landed takes note of what became of the batch that a seat had on its way, and
+// says whether the seat is to let others run before it takes the next one.
+func (q *queue) landed(s *seat, base uint64, err error, took time.Duration, now time.Time) (yield bool) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	b := s.flying
 	s.flying = nil
 	q.mu.flying = slices.DeleteFunc(q.mu.flying, func(o *batch) bool { return o == b })
@@ -266,9 +284,26 @@ func (q *queue) landed(s *seat, base uint64, err error, took time.Duration, now 
 		q.mu.failed = err
 	}
 	q.mu.gauge.land(b, err, took, now)
-	b.resolve(s.shard, base, err)
+	b.outcome(s.shard, base, err)
 	q.recycle(b)
-	q.mu.Unlock()
+	q.mu.held = append(q.mu.held, b)
+	if err == nil && q.hold(s) {
+		return false
+	}
+	q.acknowledge()
+	if err != nil && q.mu.watch.steady == s {
+		q.mu.watch.steady = nil
+	}
+	return q.mu.watch.steady != s || len(q.mu.waiting) <= 1
+}
+
+// acknowledge resolves the Acks of what is through. The caller holds mu.
+func (q *queue) acknowledge() {
+	for i, b := range q.mu.held {
+		close(b.done)
+		q.mu.held[i] = nil
+	}
+	q.mu.held = q.mu.held[:0]
 }
 
 // end refuses everything from now on with err. What waits is refused too, unless
@@ -315,6 +350,7 @@ func (q *queue) hurry() []*batch {
 		q.mu.hurry = true
 		q.stir()
 	}
+	q.acknowledge()
 	return slices.Concat(q.mu.flying, q.mu.waiting)
 }
 

@@ -26,6 +26,7 @@ type watch struct {
 	linger *seat   // waits for the batch that is being filled; nil: none
 	need   int     // records for which it is called before its time is over
 	called int     // seats that were called and have not come yet
+	steady *seat   // goes from write to write without giving way, see steady.go; nil: none
 }
 
 // call wakes a seat, which is in no list any more.

@@ -76,13 +76,15 @@ func (w *writer) run() {
 func (w *writer) write(b *batch) {
 	base, took, err := w.patiently(b)
 	w.count(b, took, err)
-	w.a.q.landed(w.seat, base, err, took, time.Now())
+	yield := w.a.q.landed(w.seat, base, err, took, time.Now())
 	if err != nil && len(w.a.writers) > 1 {
 		w.pause() // a sink that fails at once must not get what others would take
 	}
-	// Those who waited come back with their next records now, unless this
-	// goroutine goes on before they could.
-	runtime.Gosched()
+	if yield {
+		// Those who waited come back with their next records now, unless this
+		// goroutine goes on before they could.
+		runtime.Gosched()
+	}
 }
 
 // pause waits a little, and says whether nobody wants to close.

@@ -5,8 +5,15 @@ import "testing"
 // TestRealAppenderHasTheseDefaults holds what the row says about the queue and
 // the batches of producer.Appender to what it does when it is full.
 func TestRealAppenderHasTheseDefaults(t *testing.T) {
-	r := newRun(t.Context(), simulate(exactly), 20_000, 100)
+	all, err := simulate(Exact)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRun(t.Context(), all, 20_000, 100)
 	defer r.cancel(nil)
+	for _, c := range all {
+		defer c.close()
+	}
 	p, err := newAppender(r)
 	if err != nil {
 		t.Fatal(err)

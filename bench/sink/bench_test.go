@@ -9,7 +9,7 @@ import (
 // store is made in the temporary directory (TMPDIR).
 func BenchmarkRow(b *testing.B) {
 	rows := []Row{{Mode: Queue, Cap: 65536, Batch: 64}, {Mode: Blocking, Cap: 256, Batch: 64}, {Mode: Appender}}
-	for _, wait := range []Wait{Sleep, Exact, Store} {
+	for _, wait := range []Wait{Sleep, Exact, Held, Store} {
 		for _, row := range rows {
 			b.Run("wait="+wait.String()+"/row="+strings.ReplaceAll(row.Name(), " ", ""), func(b *testing.B) {
 				dir := b.TempDir()

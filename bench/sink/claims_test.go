@@ -53,6 +53,19 @@ func TestClaims(t *testing.T) {
 			t.Errorf("%s: these fail: %q", what, f)
 		}
 	}
+	for wait, rate := range map[Wait]float64{Exact: 190_000, Held: 149_000, Store: 149_000} { // of 200,000
+		m := measured()
+		for _, r := range m {
+			r.Wait = wait
+		}
+		if f := failed(m); len(f) > 0 {
+			t.Errorf("%s: of good numbers these fail: %q", wait, f)
+		}
+		m["own"].RecordsPerSecond = rate
+		if f := failed(m); len(f) != 1 || !strings.Contains(f[0], "as fast as the queue") {
+			t.Errorf("%s: with %.0f/s of 200,000/s these fail: %q", wait, rate, f)
+		}
+	}
 	if c := claims([]Row{{Mode: Queue, Cap: 65536, Batch: 1, Offered: 100}}); len(c) != 0 {
 		t.Errorf("claims of 100 records: %+v", c)
 	}
@@ -77,7 +90,7 @@ func best(res *Result, row Row) (rate, p99 float64) {
 // busy, and none waits for another, the tests of package producer.
 func TestRealAppenderKeepsUp(t *testing.T) {
 	rows := []Row{{Mode: Queue, Cap: 65536, Batch: 64}, {Mode: Appender, Cap: appenderRoom, Batch: appenderBatch}}
-	for _, wait := range []Wait{Sleep, Exact, Store} {
+	for _, wait := range []Wait{Sleep, Exact, Held, Store} {
 		res, err := Run(t.Context(), Config{Waits: []Wait{wait}, Rows: rows, Rounds: 7, Dir: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)

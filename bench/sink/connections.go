@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,25 +63,52 @@ func (p *pool) note(d time.Duration) {
 
 // simulated is a connection that only takes time.
 type simulated struct {
-	wait   func(time.Duration)
+	clock
 	writes *atomic.Uint64 // of all connections
 }
 
+// clock is one connection's.
+type clock interface {
+	wait(d time.Duration) error
+	close() error
+}
+
+// sleeper is a clock that needs nothing.
+type sleeper func(time.Duration)
+
+func (s sleeper) wait(d time.Duration) error {
+	s(d)
+	return nil
+}
+
+func (s sleeper) close() error { return nil }
+
 // simulate returns connections whose writes last as the package comment says.
-func simulate(wait func(time.Duration)) (all []connection) {
+func simulate(w Wait) (all []connection, err error) {
 	var writes atomic.Uint64
 	for range connections {
-		all = append(all, &simulated{wait, &writes})
+		var c clock = sleeper(time.Sleep)
+		switch w {
+		case Exact:
+			if c, err = newAlarm(); err != nil {
+				for _, c := range all {
+					err = errors.Join(err, c.close())
+				}
+				return nil, err
+			}
+		case Held:
+			c = sleeper(hold)
+		}
+		all = append(all, &simulated{c, &writes})
 	}
-	return all
+	return all, nil
 }
 
 func (s *simulated) write(ctx context.Context, _ []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.wait(lasting(s.writes.Add(1)))
-	return nil
+	return s.wait(lasting(s.writes.Add(1)))
 }
 
 // lasting says how long the nth write takes. Spikes are spread as if by chance,
@@ -95,5 +123,3 @@ func lasting(n uint64) time.Duration {
 	}
 	return usual
 }
-
-func (s *simulated) close() error { return nil }

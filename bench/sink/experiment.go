@@ -23,7 +23,7 @@ const (
 type Config struct {
 	Records     int    // 50,000
 	RecordBytes int    // 200; the simulated sink does not care
-	Waits       []Wait // Sleep and Exact
+	Waits       []Wait // Sleep, Exact and Held
 	Dir         string // where stores are made, for Store
 	Rounds      int    // 1; all rows, then all rows again, so that a change of load meets them alike
 	Rows        []Row  // modes, caps and batches; Rows() if nil
@@ -60,7 +60,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.RecordBytes = 200
 	}
 	if c.Waits == nil {
-		c.Waits = []Wait{Sleep, Exact}
+		c.Waits = []Wait{Sleep, Exact, Held}
 	}
 	if c.Rounds == 0 {
 		c.Rounds = 1

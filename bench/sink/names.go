@@ -38,11 +38,12 @@ type Wait int
 // The waits.
 const (
 	Sleep Wait = iota // time.Sleep
-	Exact             // the kernel's clock
+	Exact             // parked like Sleep, until the kernel's clock says so
+	Held              // as exact, in a system call that holds its thread
 	Store             // no simulation: a durable store
 )
 
-func (w Wait) String() string { return [...]string{"sleep", "exact", "store"}[w] }
+func (w Wait) String() string { return [...]string{"sleep", "exact", "held", "store"}[w] }
 
 // MarshalText implements encoding.TextMarshaler.
 func (w Wait) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
@@ -55,5 +56,5 @@ func (w *Wait) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("wait %q, want sleep, exact or store", text)
+	return fmt.Errorf("wait %q, want sleep, exact, held or store", text)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // colors of the waits, that of a plot that prints in grey too.
-var colors = [...]color.Color{Sleep: color.RGBA{0xd5, 0x5e, 0x00, 0xff}, Exact: color.RGBA{0x00, 0x72, 0xb2, 0xff}, Store: color.RGBA{0x00, 0x9e, 0x73, 0xff}}
+var colors = [...]color.Color{Sleep: color.RGBA{0xd5, 0x5e, 0x00, 0xff}, Exact: color.RGBA{0x00, 0x72, 0xb2, 0xff}, Held: color.RGBA{0xcc, 0x79, 0xa7, 0xff}, Store: color.RGBA{0x00, 0x9e, 0x73, 0xff}}
 
 // WritePNG draws throughput and p99 of each row, on logarithmic axes: a point is
 // the median round, the line through it goes from the least to the most of all
@@ -66,7 +66,7 @@ func (r *Result) panel(title string, value func(Row) float64) (*plot.Plot, error
 		if i < perWait {
 			names = append([]string{row.Name()}, names...)
 		}
-		at += 0.16 * float64(1-2*(i/perWait%2)) * min(float64(len(r.waits())-1), 1) // the waits do not cover each other
+		at += 0.16 * (float64(len(r.waits())-1) - 2*float64(i/perWait)) // the waits do not cover each other
 		median := max(value(row), math.SmallestNonzeroFloat32)
 		low, high := median, median
 		for _, o := range Spread(r.Rounds, row) {

@@ -111,11 +111,9 @@ func (r *run) count(row *Row) {
 
 // open makes the sink's connections, and says how to remove what they leave.
 func open(w Wait, dir string) (all []connection, remove func() error, err error) {
-	switch w {
-	case Sleep:
-		return simulate(time.Sleep), func() error { return nil }, nil
-	case Exact:
-		return simulate(exactly), func() error { return nil }, nil
+	if w != Store {
+		all, err = simulate(w)
+		return all, func() error { return nil }, err
 	}
 	path, err := os.MkdirTemp(dir, "rmatail-bench-")
 	if err != nil {

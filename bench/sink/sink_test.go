@@ -54,7 +54,7 @@ func TestConfigIsChecked(t *testing.T) {
 // sink is the bottleneck by a wide margin.
 func TestRealSinkShowsTheCollapse(t *testing.T) {
 	const records = 8000
-	res, err := Run(t.Context(), Config{Records: records, Waits: []Wait{Exact}})
+	res, err := Run(t.Context(), Config{Records: records, Waits: []Wait{Held}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,5 +4,7 @@ package sink
 
 import "time"
 
-// exactly has no better clock here.
-func exactly(d time.Duration) { time.Sleep(d) }
+// There is no better clock here.
+func newAlarm() (clock, error) { return sleeper(time.Sleep), nil }
+
+func hold(d time.Duration) { time.Sleep(d) }

@@ -22,7 +22,7 @@ type benchCmd struct {
 type benchSinkCmd struct {
 	Records int      `help:"Records of each row." default:"50000" placeholder:"N"`
 	Real    string   `help:"Measure the real sink instead of the simulated one: durable stores made in this directory, each write flushed to the disk." placeholder:"DIR" type:"path"`
-	Wait    []string `help:"How the simulated sink waits: sleep (time.Sleep, as published; about 1.2 ms instead of 200 us) or exact (the kernel's clock)." default:"sleep,exact" placeholder:"NAME"`
+	Wait    []string `help:"How the simulated sink waits: sleep (time.Sleep, as published; about 1.2 ms instead of 200 us), exact (parked, until the kernel's clock says so) or held (the same in a system call, which holds its thread)." default:"sleep,exact,held" placeholder:"NAME"`
 	Rounds  int      `help:"Measure all rows so many times, and show each row's median round." default:"1" placeholder:"N"`
 	JSON    bool     `name:"json" help:"One JSON object on standard output instead of the table."`
 	Check   bool     `help:"End with exit code 1 unless all claims hold that are printed with the result. Needs an otherwise idle machine."`
@@ -87,7 +87,7 @@ func (c *benchSinkCmd) waits(cfg *benchsink.Config) error {
 	for _, name := range c.Wait {
 		var w benchsink.Wait
 		if err := w.UnmarshalText([]byte(name)); err != nil || w == benchsink.Store {
-			return fmt.Errorf("%w: --wait %s, want sleep or exact; --real DIR has no wait", errUsage, name)
+			return fmt.Errorf("%w: --wait %s, want sleep, exact or held; --real DIR has no wait", errUsage, name)
 		}
 		cfg.Waits = append(cfg.Waits, w)
 	}
