@@ -211,6 +211,7 @@ func TestLackingPrefix(t *testing.T) {
 		a := s.open(c)
 		defer s.end(a, c)
 		s.add(a, 9000)
+		synctest.Wait() // a put is done with its quorum: the other node is not to take it afterwards
 		s.node(1).forget()
 		s.node(2).forget()
 		s.add(a, 100)
