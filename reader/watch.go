@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type watch struct {
 	mu struct {
 		sync.Mutex
 		running bool
+		round   uint // of looks
+		follows []*follow
 		shards  map[*follow]*watched
 		gate    window[gateCounts]
 	}
@@ -27,6 +30,7 @@ type watch struct {
 
 // watched is what the watch knows of a shard.
 type watched struct {
+	round   uint // it was looked at in
 	seen    []*Reader
 	readers map[*Reader]*watchedReader
 	gone    traceCounts // of Readers that were closed
@@ -92,26 +96,25 @@ func (w *watch) run() {
 // look looks at every Reader. The lock is held.
 func (w *watch) look(now time.Time) {
 	w.c.mu.Lock()
-	follows := make([]*follow, 0, len(w.c.mu.follows))
 	for _, f := range w.c.mu.follows {
-		follows = append(follows, f)
+		w.mu.follows = append(w.mu.follows, f)
 	}
 	w.c.mu.Unlock()
-	stays := make(map[*follow]bool, len(follows))
-	for _, f := range follows {
-		stays[f] = true
+	w.mu.round++
+	for _, f := range w.mu.follows {
 		s := w.mu.shards[f]
 		if s == nil {
 			s = &watched{readers: map[*Reader]*watchedReader{}}
 			w.mu.shards[f] = s
 		}
+		s.round = w.mu.round
 		s.look(f, now)
 	}
-	for f := range w.mu.shards {
-		if !stays[f] {
-			delete(w.mu.shards, f)
-		}
+	if len(w.mu.shards) > len(w.mu.follows) {
+		maps.DeleteFunc(w.mu.shards, func(_ *follow, s *watched) bool { return s.round != w.mu.round })
 	}
+	clear(w.mu.follows)
+	w.mu.follows = w.mu.follows[:0]
 	w.mu.gate.roll(now, w.c.gateCounts())
 }
 
