@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// trace is what a Reader leaves behind for the watch, which looks now and then: its
+// trace is what a Reader leaves behind for the observer, which looks now and then: its
 // own path costs an atomic addition or two a Batch, and no look at a clock.
 type trace struct {
 	// turns is odd while the Reader works or waits for bytes, and even while the

@@ -8,31 +8,31 @@ import (
 )
 
 const (
-	// watchEvery is how often the watch looks at the Readers.
-	watchEvery = 250 * time.Millisecond
-	// watchReaders is how many Readers of one shard are looked at.
-	watchReaders = 256
+	// observeEvery is how often the observer looks at the Readers.
+	observeEvery = 250 * time.Millisecond
+	// observeReaders is how many Readers of one shard are looked at.
+	observeReaders = 256
 )
 
-// watch looks at the Readers of a Cluster from outside, so that it can be told why one
+// observer looks at the Readers of a Cluster from outside, so that it can be told why one
 // lags. It runs from the first question on, as long as the Cluster.
-type watch struct {
+type observer struct {
 	c  *Cluster
 	mu struct {
 		sync.Mutex
 		running bool
 		round   uint // of looks
 		follows []*follow
-		shards  map[*follow]*watched
+		shards  map[*follow]*observed
 		gate    window[gateCounts]
 	}
 }
 
-// watched is what the watch knows of a shard.
-type watched struct {
+// observed is what the observer knows of a shard.
+type observed struct {
 	round   uint // it was looked at in
 	seen    []*Reader
-	readers map[*Reader]*watchedReader
+	readers map[*Reader]*observedReader
 	gone    traceCounts // of Readers that were closed
 	behind  time.Time   // since when the published length is less than the durable one; zero: it is not
 	sum     traceCounts // of all that were seen
@@ -40,8 +40,8 @@ type watched struct {
 	stored  window[uint64]
 }
 
-// watchedReader is what it knows of a Reader.
-type watchedReader struct {
+// observedReader is what it knows of a Reader.
+type observedReader struct {
 	last traceCounts
 	// turns is trace.turns as it was last, away since when the consumer has had the
 	// turn without a break; zero: it has not.
@@ -67,55 +67,55 @@ type gateCounts struct {
 	reads      uint64
 }
 
-// begin starts the watch unless it runs.
-func (w *watch) begin() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.mu.running {
+// begin starts the observer unless it runs.
+func (o *observer) begin() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.mu.running {
 		return
 	}
-	w.mu.shards = map[*follow]*watched{}
-	w.mu.running = w.c.spawn(w.run)
+	o.mu.shards = map[*follow]*observed{}
+	o.mu.running = o.c.spawn(o.run)
 }
 
-func (w *watch) run() {
-	t := time.NewTicker(watchEvery)
+func (o *observer) run() {
+	t := time.NewTicker(observeEvery)
 	defer t.Stop()
 	for {
 		select {
-		case <-w.c.stop:
+		case <-o.c.stop:
 			return
 		case <-t.C:
-			w.mu.Lock()
-			w.look(time.Now())
-			w.mu.Unlock()
+			o.mu.Lock()
+			o.look(time.Now())
+			o.mu.Unlock()
 		}
 	}
 }
 
 // look looks at every Reader. The lock is held.
-func (w *watch) look(now time.Time) {
-	w.c.mu.Lock()
-	for _, f := range w.c.mu.follows {
-		w.mu.follows = append(w.mu.follows, f)
+func (o *observer) look(now time.Time) {
+	o.c.mu.Lock()
+	for _, f := range o.c.mu.follows {
+		o.mu.follows = append(o.mu.follows, f)
 	}
-	w.c.mu.Unlock()
-	w.mu.round++
-	for _, f := range w.mu.follows {
-		s := w.mu.shards[f]
+	o.c.mu.Unlock()
+	o.mu.round++
+	for _, f := range o.mu.follows {
+		s := o.mu.shards[f]
 		if s == nil {
-			s = &watched{readers: map[*Reader]*watchedReader{}}
-			w.mu.shards[f] = s
+			s = &observed{readers: map[*Reader]*observedReader{}}
+			o.mu.shards[f] = s
 		}
-		s.round = w.mu.round
+		s.round = o.mu.round
 		s.look(f, now)
 	}
-	if len(w.mu.shards) > len(w.mu.follows) {
-		maps.DeleteFunc(w.mu.shards, func(_ *follow, s *watched) bool { return s.round != w.mu.round })
+	if len(o.mu.shards) > len(o.mu.follows) {
+		maps.DeleteFunc(o.mu.shards, func(_ *follow, s *observed) bool { return s.round != o.mu.round })
 	}
-	clear(w.mu.follows)
-	w.mu.follows = w.mu.follows[:0]
-	w.mu.gate.roll(now, w.c.gateCounts())
+	clear(o.mu.follows)
+	o.mu.follows = o.mu.follows[:0]
+	o.mu.gate.roll(now, o.c.gateCounts())
 }
 
 func (c *Cluster) gateCounts() gateCounts {
@@ -123,9 +123,9 @@ func (c *Cluster) gateCounts() gateCounts {
 	return gateCounts{held: time.Duration(c.count.durableHeld.Load()), took: t.Sum, reads: t.Count}
 }
 
-func (s *watched) look(f *follow, now time.Time) {
+func (s *observed) look(f *follow, now time.Time) {
 	f.mu.Lock()
-	s.seen = append(s.seen[:0], f.mu.readers[:min(len(f.mu.readers), watchReaders)]...)
+	s.seen = append(s.seen[:0], f.mu.readers[:min(len(f.mu.readers), observeReaders)]...)
 	published, stored := f.mu.pub.length, f.mu.stored
 	f.mu.Unlock()
 	switch {
@@ -137,7 +137,7 @@ func (s *watched) look(f *follow, now time.Time) {
 	for _, r := range s.seen {
 		k := s.readers[r]
 		if k == nil {
-			k = &watchedReader{}
+			k = &observedReader{}
 			s.readers[r] = k
 		}
 		k.look(r, max(published, stored), now)
@@ -155,7 +155,7 @@ func (s *watched) look(f *follow, now time.Time) {
 	s.stored.roll(now, stored)
 }
 
-func (k *watchedReader) look(r *Reader, end uint64, now time.Time) {
+func (k *observedReader) look(r *Reader, end uint64, now time.Time) {
 	turns := r.trace.turns.Load()
 	k.looks.all++
 	switch away := turns%2 == 0; {
@@ -171,7 +171,7 @@ func (k *watchedReader) look(r *Reader, end uint64, now time.Time) {
 	k.window.roll(now, k.looks)
 	if pos := r.pos.Load(); pos >= k.mark {
 		k.passed = 0
-		if d := now.Sub(k.markAt); k.mark > 0 && pos < end && d > 2*watchEvery {
+		if d := now.Sub(k.markAt); k.mark > 0 && pos < end && d > 2*observeEvery {
 			k.passed = d
 		}
 		k.mark, k.markAt = end, now
@@ -180,7 +180,7 @@ func (k *watchedReader) look(r *Reader, end uint64, now time.Time) {
 }
 
 // lag is for how long the oldest byte has waited that is not delivered.
-func (k *watchedReader) lag(pos, end uint64, now time.Time) time.Duration {
+func (k *observedReader) lag(pos, end uint64, now time.Time) time.Duration {
 	switch {
 	case pos >= end:
 		return 0

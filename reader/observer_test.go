@@ -8,11 +8,11 @@ import (
 	"github.com/rmatail/rmatail/chunkstore/layout"
 )
 
-// watchedCluster has shards with a Reader each, of which nothing is known but lengths.
-func watchedCluster(t testing.TB, shards int) (*Cluster, []*Reader) {
+// observedCluster has shards with a Reader each, of which nothing is known but lengths.
+func observedCluster(t testing.TB, shards int) (*Cluster, []*Reader) {
 	t.Helper()
 	c := bareCluster(t, &positionStore{})
-	c.watch.mu.shards = map[*follow]*watched{}
+	c.observer.mu.shards = map[*follow]*observed{}
 	var readers []*Reader
 	for i := range shards {
 		f := newFollow(layout.Shard{Stream: fmt.Sprintf("s%d", i)}, 1)
@@ -26,86 +26,86 @@ func watchedCluster(t testing.TB, shards int) (*Cluster, []*Reader) {
 	return c, readers
 }
 
-// look has the watch look after d.
-func (w *watch) lookAfter(now *time.Time, d time.Duration) {
+// look has the observer look after d.
+func (o *observer) lookAfter(now *time.Time, d time.Duration) {
 	*now = now.Add(d)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.look(*now)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.look(*now)
 }
 
-// TestWatchMeasuresLag: for how long the oldest byte has waited, while a Reader lags by
+// TestObserverMeasuresLag: for how long the oldest byte has waited, while a Reader lags by
 // a constant time, catches up, and stands still.
-func TestWatchMeasuresLag(t *testing.T) {
-	c, readers := watchedCluster(t, 1)
+func TestObserverMeasuresLag(t *testing.T) {
+	c, readers := observedCluster(t, 1)
 	r, now := readers[0], time.Unix(1000, 0)
 	lag := func() time.Duration {
-		k := c.watch.mu.shards[r.f].readers[r]
+		k := c.observer.mu.shards[r.f].readers[r]
 		return k.lag(r.pos.Load(), r.f.end(), now)
 	}
 	r.pos.Store(1000)
-	c.watch.lookAfter(&now, 0)
+	c.observer.lookAfter(&now, 0)
 	if lag() != 0 {
 		t.Errorf("with everything: %v", lag())
 	}
 	r.f.mu.pub.length = 2000
 	for range 8 {
-		c.watch.lookAfter(&now, watchEvery)
+		c.observer.lookAfter(&now, observeEvery)
 	}
-	if d := lag(); d < 2*time.Second-2*watchEvery || d > 2*time.Second {
+	if d := lag(); d < 2*time.Second-2*observeEvery || d > 2*time.Second {
 		t.Errorf("2 s after bytes came: %v", d)
 	}
 	// Each second brings 1000 bytes, and 1000 are delivered: it stays some 2 s behind.
 	for range 40 {
 		r.f.mu.pub.length += 250
 		r.pos.Add(250)
-		c.watch.lookAfter(&now, watchEvery)
+		c.observer.lookAfter(&now, observeEvery)
 	}
 	for range 12 {
 		r.f.mu.pub.length += 250
 		r.pos.Add(250)
-		c.watch.lookAfter(&now, watchEvery)
+		c.observer.lookAfter(&now, observeEvery)
 		if d := lag(); d < 500*time.Millisecond || d > 5*time.Second {
 			t.Errorf("1000 bytes behind at 1000 B/s: %v", d)
 		}
 	}
 	r.pos.Store(r.f.mu.pub.length)
-	c.watch.lookAfter(&now, watchEvery)
+	c.observer.lookAfter(&now, observeEvery)
 	if lag() != 0 {
 		t.Errorf("caught up: %v", lag())
 	}
 }
 
-// TestWatchCountsOverReadersThatLeave: what a closed Reader has read still counts, and
+// TestObserverCountsOverReadersThatLeave: what a closed Reader has read still counts, and
 // a shard that nobody follows is forgotten.
-func TestWatchCountsOverReadersThatLeave(t *testing.T) {
-	c, readers := watchedCluster(t, 2)
+func TestObserverCountsOverReadersThatLeave(t *testing.T) {
+	c, readers := observedCluster(t, 2)
 	now := time.Unix(1000, 0)
-	c.watch.lookAfter(&now, 0)
+	c.observer.lookAfter(&now, 0)
 	r := readers[0]
 	r.trace.delivered(FromDurable, 70)
 	r.trace.delivered(FromTCP, 30)
-	c.watch.lookAfter(&now, watchEvery)
+	c.observer.lookAfter(&now, observeEvery)
 	other := &Reader{c: c, f: r.f, news: make(chan struct{}, 1)}
 	r.f.join(other)
 	r.f.leave(r)
 	other.trace.delivered(FromDurable, 5)
-	c.watch.lookAfter(&now, watchEvery)
-	s := c.watch.mu.shards[r.f]
+	c.observer.lookAfter(&now, observeEvery)
+	s := c.observer.mu.shards[r.f]
 	if s.sum != (traceCounts{fromCache: 30, fromStore: 75}) || len(s.readers) != 1 {
 		t.Errorf("%+v of %d Readers", s.sum, len(s.readers))
 	}
 	delete(c.mu.follows, r.f.key)
-	c.watch.lookAfter(&now, watchEvery)
-	if len(c.watch.mu.shards) != 1 {
-		t.Errorf("%d shards are remembered", len(c.watch.mu.shards))
+	c.observer.lookAfter(&now, observeEvery)
+	if len(c.observer.mu.shards) != 1 {
+		t.Errorf("%d shards are remembered", len(c.observer.mu.shards))
 	}
 }
 
-// TestWatchTellsWhoHasTheTurn: a consumer that is away, one that takes most of the
+// TestObserverTellsWhoHasTheTurn: a consumer that is away, one that takes most of the
 // time, one that waits.
-func TestWatchTellsWhoHasTheTurn(t *testing.T) {
-	c, readers := watchedCluster(t, 3)
+func TestObserverTellsWhoHasTheTurn(t *testing.T) {
+	c, readers := observedCluster(t, 3)
 	now := time.Unix(1000, 0)
 	away, busy, waits := readers[0], readers[1], readers[2]
 	for _, r := range []*Reader{busy, waits} {
@@ -115,15 +115,15 @@ func TestWatchTellsWhoHasTheTurn(t *testing.T) {
 		if i%4 == 0 || i%4 == 1 {
 			busy.trace.turn() // out of Next for three looks of four
 		}
-		c.watch.lookAfter(&now, watchEvery)
+		c.observer.lookAfter(&now, observeEvery)
 	}
 	for _, k := range []struct {
 		r           *Reader
 		away        time.Duration
 		least, most float64
-	}{{away, 39 * watchEvery, 1, 1}, {busy, 0, 0.1, 0.9}, {waits, 0, 0, 0}} {
-		s := c.watch.mu.shards[k.r.f]
-		f := c.watch.facts(k.r.f, s, now)
+	}{{away, 39 * observeEvery, 1, 1}, {busy, 0, 0.1, 0.9}, {waits, 0, 0, 0}} {
+		s := c.observer.mu.shards[k.r.f]
+		f := c.observer.facts(k.r.f, s, now)
 		if f.ConsumerShare.V < k.least || f.ConsumerShare.V > k.most {
 			t.Errorf("share %v, want %v to %v", f.ConsumerShare.V, k.least, k.most)
 		}
@@ -133,13 +133,13 @@ func TestWatchTellsWhoHasTheTurn(t *testing.T) {
 	}
 }
 
-// BenchmarkWatch is one look at 10,000 shards with a Reader each: four a second.
-func BenchmarkWatch(b *testing.B) {
-	c, _ := watchedCluster(b, 10_000)
+// BenchmarkObserver is one look at 10,000 shards with a Reader each: four a second.
+func BenchmarkObserver(b *testing.B) {
+	c, _ := observedCluster(b, 10_000)
 	now := time.Unix(1000, 0)
-	c.watch.lookAfter(&now, 0)
+	c.observer.lookAfter(&now, 0)
 	b.ReportAllocs()
 	for b.Loop() {
-		c.watch.lookAfter(&now, watchEvery)
+		c.observer.lookAfter(&now, observeEvery)
 	}
 }
