@@ -139,6 +139,7 @@ func (a *Arena) hide(r *region, index uint32) {
 	slot := a.mem[at:][:r.slotSize]
 	if r.slotSize == layout.PageSize {
 		clear(slot)
+		a.published(index)
 		return
 	}
 	first := a.header.Geometry.Descriptors(index)

@@ -26,6 +26,7 @@ type poller struct {
 	options []option // of one page, as page.at
 	vias    []*path  // of the options
 	moved   bool     // a shard has
+	grown   uint64   // by how many bytes they have
 }
 
 const (
@@ -53,28 +54,40 @@ func (p *poller) run() {
 		case <-timer.C:
 		case <-p.c.pollNow:
 		case v := <-p.landed:
+			if !v.until.IsZero() {
+				now := time.Now()
+				p.woken(v, now)
+				timer.Reset(p.pause(now))
+				continue
+			}
 			v.late = false
 			p.moved = false
 			if p.take(v, time.Now()); !p.moved {
 				continue
 			}
 			p.interval = p.c.cfg.PollMin
-			timer.Reset(p.pause())
+			timer.Reset(p.pause(time.Now()))
 			continue
 		}
-		if p.poll(time.Now()) {
+		now := time.Now()
+		if p.poll(now) {
 			p.interval = p.c.cfg.PollMin
 		} else {
 			p.interval = min(p.interval*5/4+time.Microsecond, p.c.cfg.PollMax)
 		}
-		timer.Reset(p.pause())
+		timer.Reset(p.pause(now))
 	}
 }
 
 // pause returns the time to the next poll. Up to an eighth of jitter keeps the
 // processes of a site out of step.
-func (p *poller) pause() time.Duration {
+func (p *poller) pause(now time.Time) time.Duration {
 	d := p.interval - time.Duration(rand.Int64N(int64(p.interval)/8+1))
+	if quiet, until := p.quiet(now); quiet {
+		return until
+	} else {
+		d = min(d, until)
+	}
 	for _, v := range p.visits {
 		if v.late { // others are to be asked soon
 			return min(d, p.c.cfg.HedgeDelay)
@@ -94,6 +107,9 @@ func (p *poller) poll(now time.Time) (moved bool) {
 	p.todo = p.todo[:0]
 	for _, g := range pages {
 		g.settle(p.ro)
+		if g.covered = p.covered(g, now); g.covered {
+			continue
+		}
 		if g.late.IsZero() || now.Sub(g.late) >= p.c.cfg.HedgeDelay {
 			p.todo = append(p.todo, g)
 		}
@@ -107,7 +123,7 @@ func (p *poller) poll(now time.Time) (moved bool) {
 	}
 	for _, g := range pages {
 		switch {
-		case len(*g.shards.Load()) == 0:
+		case g.covered || len(*g.shards.Load()) == 0:
 		case g.heard:
 			g.hush(false)
 		case g.late.IsZero():
@@ -322,7 +338,11 @@ func (p *poller) page(v *visit, l *look, seat int, now time.Time) {
 	if l.bytes == nil { // the batch was full
 		return
 	}
+	before := p.moved
+	p.moved = false
 	valid, behind, wanted := p.entries(l, bit, reachable, now)
+	g.watch.seen(v, l.shards, valid && !wanted, p.moved)
+	p.moved = p.moved || before
 	if behind {
 		w.behind = min(max(2*w.behind, behindMin), behindMax)
 		w.behindUntil = now.Add(w.behind)
@@ -342,7 +362,11 @@ func (p *poller) page(v *visit, l *look, seat int, now time.Time) {
 func (p *poller) entries(l *look, bit, reachable uint64, now time.Time) (valid, behind, wanted bool) {
 	for _, f := range l.shards {
 		e := layout.ParseEntry(l.bytes, f.shard.EntryOffset()-l.first)
+		was := f.published().length
 		why, moved := f.entry(e, now)
+		if moved {
+			p.grown += e.Length - was
+		}
 		if e.Incarnation == 0 {
 			want, known := f.missed(bit, reachable)
 			wanted, behind = wanted || want, behind || known

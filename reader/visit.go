@@ -37,7 +37,8 @@ type visit struct {
 	of   *path // whose b is
 	size int
 
-	late bool // another goroutine waits for it
+	late  bool      // another goroutine waits for it
+	until time.Time // of a watch: when the node answers at the latest; zero: at once
 }
 
 type visitState int
@@ -133,6 +134,9 @@ func (v *visit) finish() {
 }
 
 func (v *visit) took(since time.Time) {
+	if !v.until.IsZero() { // the node has waited
+		return
+	}
 	v.via.took(time.Now(), 0, v.posted, latest(since, v.posted))
 }
 

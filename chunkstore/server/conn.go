@@ -47,6 +47,13 @@ type conn struct {
 	pairs pairs
 	lines lines
 
+	// waiting are the AwaitArena requests that are not answered.
+	waiting struct {
+		sync.Mutex
+		n      int
+		newest *wait
+	}
+
 	// write is the right to write to nc.
 	write struct {
 		sync.Mutex
@@ -73,6 +80,7 @@ func (c *conn) serve() {
 	if err := c.pairs.close(); err != nil {
 		c.log.Warn("queue pair was not closed cleanly", "err", err)
 	}
+	c.endWaits()
 	c.work.Wait() // each within its own deadline
 	c.nc.Close()
 	switch {

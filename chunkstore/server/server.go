@@ -30,6 +30,7 @@ type Server struct {
 	replicas  *producer.ReplicaCache // nil without a store
 	appenders *appenders             // nil without a store
 	filler    *filler                // nil: Fill is refused
+	waits     *waits
 	writers   *producer.Workers
 	export    export // nil without RDMA
 	// rdmaReason says why there is no RDMA; empty if there is.
@@ -142,11 +143,13 @@ func (s *Server) startArena() error {
 	if view := s.view(); view != nil && s.cfg.Arena.TTL == 0 {
 		s.cfg.Arena.TTL = view.TTL
 	}
+	s.cfg.Arena.Published = func(page uint32) { s.waits.published(page) }
 	a, err := chunkstore.New(s.cfg.Arena)
 	if err != nil {
 		return err
 	}
 	s.arena, s.cache = a, arenaNode{a}
+	s.waits = newWaits(s)
 	s.closers.add("arena", a.Close)
 	return nil
 }
@@ -182,6 +185,7 @@ func (s *Server) hello() wire.HelloReply {
 	h := wire.HelloReply{
 		Version: wire.Version, Epoch: s.arena.Epoch(), ArenaSize: uint64(len(s.arena.Bytes())),
 		ShmPath: s.socketPath, BootID: s.bootID,
+		Features: wire.FeatureAwait,
 	}
 	if s.store != nil {
 		h.Features |= wire.FeatureDurable
