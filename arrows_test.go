@@ -48,7 +48,7 @@ var arrows = map[string][]string{
 	"chunkstore/placement":        {"chunkstore/layout"},
 	"chunkstore/cluster":          {"chunkstore/layout", "chunkstore/placement"},
 	"chunkstore/cluster/file":     {"chunkstore/layout", "chunkstore/cluster", "internal/bytesize", goyaml, fsnotify},
-	"chunkstore/server":           {"chunkstore", "chunkstore/layout", "chunkstore/cluster", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", prometheus},
+	"chunkstore/server":           {"chunkstore", "chunkstore/layout", "chunkstore/cluster", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", xsys, prometheus},
 	"fallback/wire":               {},
 	"fallback/tcp":                {"fallback/wire"},
 	"fallback/durable":            {"fallback/wire", xsys},

@@ -3,6 +3,7 @@ package reader
 import (
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
@@ -15,6 +16,7 @@ import (
 // One goroutine, owned by the Cluster.
 type poller struct {
 	c        *Cluster
+	mu       sync.Mutex // guards all that follows, and the poller's part of pages, for the goroutines that watch
 	interval time.Duration
 	ro       *roster
 	visits   map[*peer]*visit
@@ -54,40 +56,49 @@ func (p *poller) run() {
 		case <-timer.C:
 		case <-p.c.pollNow:
 		case v := <-p.landed:
-			if !v.until.IsZero() {
-				now := time.Now()
-				p.woken(v, now)
-				timer.Reset(p.pause(now))
-				continue
+			if pause, ok := p.takeLate(v); ok {
+				timer.Reset(pause)
 			}
-			v.late = false
-			p.moved = false
-			if p.take(v, time.Now()); !p.moved {
-				continue
-			}
-			p.interval = p.c.cfg.PollMin
-			timer.Reset(p.pause(time.Now()))
 			continue
 		}
-		now := time.Now()
-		if p.poll(now) {
-			p.interval = p.c.cfg.PollMin
-		} else {
-			p.interval = min(p.interval*5/4+time.Microsecond, p.c.cfg.PollMax)
-		}
-		timer.Reset(p.pause(now))
+		timer.Reset(p.pollOnce())
 	}
+}
+
+// pollOnce polls, and returns the time to the next poll.
+func (p *poller) pollOnce() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.poll(time.Now()) {
+		p.interval = p.c.cfg.PollMin
+	} else {
+		p.interval = min(p.interval*5/4+time.Microsecond, p.c.cfg.PollMax)
+	}
+	return p.pause()
+}
+
+// takeLate takes a visit that was late. When it has news it returns the time to the next
+// poll.
+func (p *poller) takeLate(v *visit) (pause time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v.late = false
+	p.moved = false
+	if p.take(v, time.Now()); !p.moved {
+		return 0, false
+	}
+	p.interval = p.c.cfg.PollMin
+	return p.pause(), true
 }
 
 // pause returns the time to the next poll. Up to an eighth of jitter keeps the
 // processes of a site out of step.
-func (p *poller) pause(now time.Time) time.Duration {
-	d := p.interval - time.Duration(rand.Int64N(int64(p.interval)/8+1))
-	if quiet, until := p.quiet(now); quiet {
-		return until
-	} else {
-		d = min(d, until)
+func (p *poller) pause() time.Duration {
+	d := p.interval
+	if p.quiet() {
+		d = watchFor
 	}
+	d -= time.Duration(rand.Int64N(int64(d)/8 + 1))
 	for _, v := range p.visits {
 		if v.late { // others are to be asked soon
 			return min(d, p.c.cfg.HedgeDelay)
@@ -294,6 +305,9 @@ func (p *poller) take(v *visit, now time.Time) {
 			pages++
 			bytes += len(l.bytes)
 		}
+		if a := &l.along; a.f != nil && v.err == nil {
+			p.c.alongRead(a, v.peer)
+		}
 		if seat := l.page.seat(v.peer); seat >= 0 {
 			p.page(v, l, seat, now)
 		}
@@ -362,6 +376,7 @@ func (p *poller) page(v *visit, l *look, seat int, now time.Time) {
 func (p *poller) entries(l *look, bit, reachable uint64, now time.Time) (valid, behind, wanted bool) {
 	for _, f := range l.shards {
 		e := layout.ParseEntry(l.bytes, f.shard.EntryOffset()-l.first)
+		l.along.bring(&l.page.watch.hint, e)
 		was := f.published().length
 		why, moved := f.entry(e, now)
 		if moved {

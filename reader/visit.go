@@ -16,6 +16,7 @@ type look struct {
 	index      uint32
 	sets       [2][]byte
 	bytes      []byte // the part; nil: not read
+	along      along  // of a watch
 }
 
 // visit is the reading of length pages at one node: the places that are not known

@@ -57,7 +57,9 @@ type conn struct {
 	// write is the right to write to nc.
 	write struct {
 		sync.Mutex
-		out wire.Replies // of the requests that run beside
+		out   wire.Replies // of the requests that run beside
+		spout spout
+		write func(vec [][]byte) int // the spout's
 	}
 }
 
@@ -69,6 +71,8 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c.fr = wire.NewFrameReader(c.br)
 	c.life, c.end = context.WithCancel(s.life)
 	c.pairs.limit = l.QueuePairs
+	c.write.spout.open(nc)
+	c.write.write = c.write.spout.write
 	return c
 }
 

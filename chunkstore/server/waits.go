@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,8 +52,12 @@ type wait struct {
 	older, newer *wait // in the connection; guarded by conn.waiting
 }
 
-// deliverers is how many goroutines compare and answer, each a page.
-const deliverers = 2
+const (
+	// deliverers is how many goroutines compare and answer, each a page.
+	deliverers = 2
+	// deliverRun is after how many answers they let others run.
+	deliverRun = 16
+)
 
 func newWaits(s *Server) *waits {
 	g := s.arena.Geometry()
@@ -78,15 +83,20 @@ func (ws *waits) deliver() {
 		case index := <-ws.dirty:
 			p := &ws.pages[index]
 			p.dirty.Store(false) // before the words are compared: what is published from now on has them compared again
-			for w := p.take(func(w *wait) bool { return ws.news(w.words) }); w != nil; {
+			n := 0
+			for w := p.take(ws.hasNews); w != nil; n++ {
 				next := w.next
 				w.next = nil
-				ws.hand(w)
-				w = next
+				w.answer()
+				if w = next; n%deliverRun == deliverRun-1 {
+					runtime.Gosched() // to those who publish
+				}
 			}
 		}
 	}
 }
+
+func (ws *waits) hasNews(w *wait) bool { return ws.news(w.words) }
 
 // news reports whether one of the words has another value.
 func (ws *waits) news(words []wire.ArenaWord) bool {
@@ -99,21 +109,13 @@ func (ws *waits) news(words []wire.ArenaWord) bool {
 	return false
 }
 
-// hand answers a wait that was taken out, beside the caller: a client that does not
-// read must not hold up the others.
-func (ws *waits) hand(w *wait) {
-	if !ws.s.work.start(w.answer) {
-		w.answer() // the node stops
-	}
-}
-
 // stop answers all with what there is.
 func (ws *waits) stop() {
 	for i := range ws.pages {
 		for w := ws.pages[i].take(func(*wait) bool { return true }); w != nil; {
 			next := w.next
 			w.next = nil
-			ws.hand(w)
+			w.answer()
 			w = next
 		}
 	}
@@ -202,16 +204,44 @@ func (w *wait) expire() {
 	}
 }
 
-// answer answers a wait that was taken out, unless its client has gone, and ends it.
+// answer answers a wait that was taken out, unless its client has gone, and ends it. It
+// does not wait for a client that does not read: a goroutine does.
 func (w *wait) answer() {
 	c := w.c
-	defer c.ended(w)
 	if c.life.Err() != nil {
+		c.ended(w)
 		return
 	}
-	c.write.Lock()
-	defer c.write.Unlock()
+	if !c.write.TryLock() { // something is being written
+		w.beside(func() {
+			c.write.Lock()
+			c.s.gather(&c.write.out, w.h, w.total, w.reads)
+			w.finish()
+		})
+		return
+	}
 	c.s.gather(&c.write.out, w.h, w.total, w.reads)
+	if !c.write.out.Begin(c.write.write) {
+		w.beside(w.finish)
+		return
+	}
+	c.write.Unlock()
+	c.s.counters.writes.Add(1)
+	c.ended(w)
+}
+
+// beside runs f in a goroutine, or here when the node stops.
+func (w *wait) beside(f func()) {
+	if !w.c.s.work.start(f) {
+		f()
+	}
+}
+
+// finish writes what is left of the answer; the right to write is held.
+func (w *wait) finish() {
+	c := w.c
+	defer c.ended(w)
+	defer c.write.Unlock()
 	if err := c.flushLocked(&c.write.out); err != nil {
 		c.in.stop()
 	}
