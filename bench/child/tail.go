@@ -5,22 +5,30 @@ import (
 	"sync"
 )
 
-// tail keeps the end of what is written.
+// tail keeps the beginning and the end of what is written: why a process panicked,
+// and where.
 type tail struct {
 	mu struct {
 		sync.Mutex
-		b []byte
+		head, b []byte
+		left    bool // something was left out between them
 	}
 }
 
-const tailBytes = 2 << 10
+const (
+	headBytes = 1 << 10
+	tailBytes = 2 << 10
+)
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.mu.b = append(t.mu.b, p...)
+	n := min(headBytes-len(t.mu.head), len(p))
+	t.mu.head = append(t.mu.head, p[:n]...)
+	t.mu.b = append(t.mu.b, p[n:]...)
 	if n := len(t.mu.b) - tailBytes; n > 0 {
 		t.mu.b = t.mu.b[:copy(t.mu.b, t.mu.b[n:])]
+		t.mu.left = true
 	}
 	return len(p), nil
 }
@@ -28,5 +36,9 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.mu.b))
+	between := ""
+	if t.mu.left {
+		between = "\n...\n"
+	}
+	return strings.TrimSpace(string(t.mu.head) + between + string(t.mu.b))
 }

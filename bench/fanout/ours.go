@@ -67,8 +67,8 @@ type readers struct {
 // openingMost Readers are opened at once.
 const openingMost = 4
 
-func newReaders(ctx context.Context, s spec) (r *readers, err error) {
-	r = &readers{s: s, opening: make(chan struct{}, openingMost)}
+func newReaders(ctx context.Context, s spec) (*readers, error) {
+	r := &readers{s: s, opening: make(chan struct{}, openingMost)}
 	n := 1
 	cfg := reader.Config{Server: s.Addr, RDMA: rdma.DefaultConfig(), PollMin: s.Poll, PollMax: s.Poll}
 	cfg.RDMA.Device = s.Device
@@ -81,15 +81,10 @@ func newReaders(ctx context.Context, s spec) (r *readers, err error) {
 		cfg.Transport = reader.TCP
 		n = s.Consumers
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.close())
-		}
-	}()
 	for range n {
 		c, err := reader.Open(ctx, cfg)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, r.close())
 		}
 		r.clusters = append(r.clusters, c)
 	}
