@@ -121,6 +121,10 @@ type Config struct {
 	// 128 KiB to 16 MiB. 1 MiB.
 	Prefetch int
 
+	// ShardMetrics is how many shards, the first by name, have metrics of their own; the
+	// rest are summed. 64; negative: none has.
+	ShardMetrics int
+
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: no metrics
 }
@@ -134,6 +138,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.DurableConcurrency = cmp.Or(c.DurableConcurrency, 4)
 	c.BytesInFlight = cmp.Or(c.BytesInFlight, 256<<20)
 	c.Prefetch = cmp.Or(c.Prefetch, 1<<20)
+	c.ShardMetrics = cmp.Or(c.ShardMetrics, 64)
 	if c.RDMA == (rdma.Config{}) {
 		c.RDMA = rdma.DefaultConfig()
 	}

@@ -114,6 +114,8 @@ func (c *conn) frames() error {
 	if err := c.handshake(); err != nil {
 		return err
 	}
+	c.s.counters.greeted.Add(1)
+	defer c.s.counters.greeted.Add(-1)
 	for {
 		h, p, err := c.fr.Next()
 		if err != nil {

@@ -170,3 +170,11 @@ func (p *pairs) close() error {
 	p.mu.Unlock()
 	return open.Close()
 }
+
+// exported is what the export counts; zero without RDMA.
+func (s *Server) exported() rdma.ExportStats {
+	if e, ok := s.export.(rdmaExport); ok {
+		return e.Stats()
+	}
+	return rdma.ExportStats{}
+}
