@@ -75,6 +75,13 @@ func (s *Stats) Merge(o *Stats) {
 	s.quantiles()
 }
 
+// SinkTimes is how often the sink has taken about so many microseconds, as text:
+// "120:5 130:9". The difference of two gives the quantiles of what came between them.
+func (s *Stats) SinkTimes() string { return s.sink.text() }
+
+// AckTimes is the same of what Ack is the time of.
+func (s *Stats) AckTimes() string { return s.ack.text() }
+
 func (s *Stats) quantiles() {
 	s.SinkP50, s.SinkP99, s.SinkMax = s.sink.quantile(0.5), s.sink.quantile(0.99), s.sink.max
 	s.AckP50, s.AckP99, s.AckMax = s.ack.quantile(0.5), s.ack.quantile(0.99), s.ack.max

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,8 +74,12 @@ type Config struct {
 	// durable store into its arena, for readers that miss extents which are its own:
 	// once for all of them. They make room as others do. 0: none.
 	ReadThrough int64
-	// HTTP is the address of /metrics, /healthz and /readyz. Empty: none.
+	// HTTP is the address of the page, /metrics, /healthz, /readyz and /debug/pprof/.
+	// HTTPAuto: DefaultHTTP if it is free, else none. Empty: none.
 	HTTP string
+	// HTTPAdmit says which HTTP requests are answered, /healthz and /readyz apart; see
+	// TokenFile. nil: all, but profiles at a loopback address only.
+	HTTPAdmit func(*http.Request) bool
 	// Limits bound what clients can use up.
 	Limits Limits
 
@@ -105,6 +110,10 @@ type Limits struct {
 	InFlight int
 	// InFlightBytes are the bytes of appends of one connection that wait. 8 MiB.
 	InFlightBytes int
+	// Waits are the requests of one connection that wait for news of a length page,
+	// and AllWaits those of all, each of up to 5 KiB. 64 and 16,384.
+	Waits    int
+	AllWaits int
 	// AppendBytes are those of all connections. 64 MiB.
 	AppendBytes int
 	// DurableReads are the durable reads of all connections on the disk at once. 16.
@@ -143,6 +152,8 @@ func (l Limits) withDefaults() Limits {
 	l.Connections = cmp.Or(l.Connections, 4096)
 	l.InFlight = cmp.Or(l.InFlight, 64)
 	l.InFlightBytes = cmp.Or(l.InFlightBytes, 8<<20)
+	l.Waits = cmp.Or(l.Waits, 64)
+	l.AllWaits = cmp.Or(l.AllWaits, 16384)
 	l.AppendBytes = cmp.Or(l.AppendBytes, 64<<20)
 	l.DurableReads = cmp.Or(l.DurableReads, 16)
 	l.DurableBytes = cmp.Or(l.DurableBytes, 32<<20)
@@ -188,7 +199,7 @@ func (c Config) Validate() error {
 	if err := checkAddress("listen", c.Listen); err != nil {
 		return err
 	}
-	if c.HTTP != "" {
+	if c.HTTP != "" && c.HTTP != HTTPAuto {
 		if err := checkAddress("http", c.HTTP); err != nil {
 			return err
 		}
@@ -229,7 +240,7 @@ func (l Limits) validate() error {
 	}{
 		{"connections", l.Connections, 1}, {"in-flight requests", l.InFlight, 1}, {"in-flight bytes", l.InFlightBytes, 1 << 20},
 		{"append bytes", l.AppendBytes, 1 << 20}, {"durable reads", l.DurableReads, 1}, {"durable bytes", l.DurableBytes, 1 << 20},
-		{"appenders", l.Appenders, 1}, {"writers", l.Writers, 1}, {"flush bytes", l.FlushBytes, 1}, {"queue pairs", l.QueuePairs, 1},
+		{"appenders", l.Appenders, 1}, {"writers", l.Writers, 1}, {"flush bytes", l.FlushBytes, 1}, {"waits", l.Waits, 1}, {"waits of all connections", l.AllWaits, 1}, {"queue pairs", l.QueuePairs, 1},
 	} {
 		if n.value < n.least {
 			return fmt.Errorf("%w: limit of %d %s, want at least %d", ErrConfig, n.value, n.name, n.least)

@@ -25,9 +25,15 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.retains() && !s.serving.start(s.retention) {
 		return ErrClosed
 	}
+	for range deliverers {
+		if !s.serving.start(s.waits.deliver) {
+			return ErrClosed
+		}
+	}
 	if !s.serving.start(s.evictions) || !s.serving.start(s.shards.run) || !s.serving.start(func() { failed <- s.accept() }) {
 		return ErrClosed
 	}
+	s.accepting.Store(true)
 	s.log.Info("serving", "listen", s.Addr().String(), "socket", s.socketPath, "rdma", s.export != nil, "durable", s.store != nil, "arena_bytes", len(s.arena.Bytes()))
 	var err error
 	select {
@@ -176,6 +182,7 @@ func (s *Server) stop(ctx context.Context) error {
 	s.log.Info("shutting down", "connections", s.counters.connections.Load(), "in_flight", s.counters.inFlight.Load())
 	s.closing.Store(true)
 	s.listener.Close() // a second time in closers, where it is no error
+	s.waits.stop()
 	s.work.close()
 	err := s.drain(ctx)
 	if err != nil { // cut off who hangs, and give them a moment to notice

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/chunkstore/watch"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/producer"
@@ -30,17 +31,20 @@ type Server struct {
 	replicas  *producer.ReplicaCache // nil without a store
 	appenders *appenders             // nil without a store
 	filler    *filler                // nil: Fill is refused
+	waits     *waits
 	writers   *producer.Workers
 	export    export // nil without RDMA
 	// rdmaReason says why there is no RDMA; empty if there is.
 	rdmaReason string
-	socket     *local.Server // nil without shared memory
+	socket     atomic.Pointer[local.Server] // nil without shared memory
 	socketPath string
 	// socketReason says why there is no shared memory; empty if there is.
 	socketReason string
 	bootID       string
 	listener     net.Listener
-	web          *web // nil: no HTTP
+	web          *web           // nil: no HTTP
+	watcher      *watch.Watcher // of the page; nil: nobody looks
+	accepting    atomic.Bool    // clients are answered
 	started      time.Time
 	closers      closers
 
@@ -144,13 +148,27 @@ func (s *Server) startArena() error {
 	if view := s.view(); view != nil && s.cfg.Arena.TTL == 0 {
 		s.cfg.Arena.TTL = view.TTL
 	}
+	s.cfg.Arena.Published = s.published
 	a, err := chunkstore.New(s.cfg.Arena)
 	if err != nil {
 		return err
 	}
 	s.arena, s.cache = a, arenaNode{a}
+	s.waits = newWaits(s)
 	s.closers.add("arena", a.Close)
 	return nil
+}
+
+// published tells who waits for news of a length page: on this host and elsewhere.
+func (s *Server) published(page uint32, entry int) {
+	if socket := s.socket.Load(); socket != nil {
+		at, n := s.arena.Geometry().PageSlot(page), layout.PageSize
+		if entry >= 0 {
+			at, n = at+uint64(entry)*layout.EntrySize, layout.EntrySize
+		}
+		socket.Wake(at, n)
+	}
+	s.waits.published(page)
 }
 
 // openShard opens a shard of the store for append.
@@ -184,6 +202,7 @@ func (s *Server) hello() wire.HelloReply {
 	h := wire.HelloReply{
 		Version: wire.Version, Epoch: s.arena.Epoch(), ArenaSize: uint64(len(s.arena.Bytes())),
 		ShmPath: s.socketPath, BootID: s.bootID,
+		Features: wire.FeatureAwait,
 	}
 	if s.store != nil {
 		h.Features |= wire.FeatureDurable

@@ -39,6 +39,7 @@ type Stats struct {
 	Requests           map[string]uint64 `json:"requests"`            // by operation
 	Refusals           map[string]uint64 `json:"refusals"`            // by status
 	InFlight           int               `json:"in_flight"`           // that wait for a disk or a device
+	Waiting            int               `json:"waiting"`             // that wait for news of a length page
 
 	Writes           uint64 `json:"writes"`      // of replies to sockets; less than requests, as those gather
 	ArenaReads       uint64 `json:"arena_reads"` // ranges read over TCP
@@ -66,7 +67,13 @@ type Stats struct {
 	// itself included; nil without a durable directory.
 	Replicas *producer.ReplicaStats `json:"replicas,omitempty"`
 
+	// AppendTimes and AckTimes are producer.Stats.SinkTimes and AckTimes of Producer.
+	AppendTimes string `json:"append_times,omitempty"`
+	AckTimes    string `json:"ack_times,omitempty"`
+
 	Arena chunkstore.Stats `json:"arena"`
+	// Map is how old what the arena holds is.
+	Map chunkstore.Map `json:"map"`
 
 	// Shards are those that are published here, the first by name of them, up to
 	// Config.ShardMetrics; ShardStates counts all by state.
@@ -75,8 +82,8 @@ type Stats struct {
 }
 
 const (
-	opSlots     = int(wire.OpFill) + 1      // slot 0: unknown operations
-	statusSlots = int(wire.StatusLease) + 1 // slot 0: others
+	opSlots     = int(wire.OpAwaitArena) + 1 // slot 0: unknown operations
+	statusSlots = int(wire.StatusLease) + 1  // slot 0: others
 )
 
 // counters are what Stats counts as it goes.
@@ -136,13 +143,13 @@ func (s *Server) Stats() Stats {
 		Node: s.cfg.Node, Epoch: s.arena.Epoch(), UptimeSeconds: time.Since(s.started).Seconds(),
 		Listen: s.Addr().String(), Socket: s.socketPath, SocketReason: s.socketReason, RDMA: s.rdmaReason == "", RDMAReason: s.rdmaReason,
 		Connections: int(c.connections.Load()), ConnectionsTotal: c.connectionsTotal.Load(), ConnectionsRefused: c.connectionsOver.Load(), ConnectionsBroken: c.connectionsBroken.Load(),
-		Requests: make(map[string]uint64), Refusals: make(map[string]uint64), InFlight: int(c.inFlight.Load()),
+		Requests: make(map[string]uint64), Refusals: make(map[string]uint64), InFlight: int(c.inFlight.Load()), Waiting: int(s.waits.n.Load()),
 		Writes: c.writes.Load(), ArenaReads: c.arenaReads.Load(), ArenaReadBytes: c.arenaReadBytes.Load(),
 		Appends: c.appends.Load(), AppendBytes: c.appendBytes.Load(),
 		DurableReads: c.durableReads.Load(), DurableReadBytes: c.durableReadBytes.Load(),
 		SegmentsRemoved: c.segmentsRemoved.Load(), SegmentBytesRemoved: c.segmentBytesRemoved.Load(),
 		QueuePairs: int(c.queuePairs.Load()), Panics: c.panics.Load(),
-		Arena: s.arena.Stats(),
+		Arena: s.arena.Stats(), Map: s.arena.Map(),
 	}
 	st.Shards, st.ShardStates = s.shardStats()
 	for i := range c.requests {
@@ -165,12 +172,13 @@ func (s *Server) Stats() Stats {
 	if s.filler != nil {
 		st.Fills, st.FillBytes = s.filler.fills.Load(), s.filler.bytes.Load()
 	}
-	if s.socket != nil {
-		st.SharedMemory = s.socket.Conns()
+	if socket := s.socket.Load(); socket != nil {
+		st.SharedMemory = socket.Conns()
 	}
 	if s.appenders != nil {
 		st.Appenders = s.appenders.count()
 		st.Producer = s.appenders.stats()
+		st.AppendTimes, st.AckTimes = st.Producer.SinkTimes(), st.Producer.AckTimes()
 	}
 	return st
 }

@@ -135,6 +135,9 @@ func (c *statCmd) node(ctx context.Context, p *process) error {
 	return w.Flush()
 }
 
+// longestCell is the longest text that is shown to people.
+const longestCell = 300
+
 // flatten turns nested objects into rows with dotted names.
 func flatten(rows map[string]string, prefix string, v any) {
 	switch v := v.(type) {
@@ -156,6 +159,11 @@ func flatten(rows map[string]string, prefix string, v any) {
 		}
 	case json.Number:
 		rows[strings.TrimPrefix(prefix, ".")] = shortNumber(v)
+	case string:
+		if len(v) > longestCell { // a map or a histogram, for programs
+			v = fmt.Sprintf("(%d characters: see --json)", len(v))
+		}
+		rows[strings.TrimPrefix(prefix, ".")] = v
 	default:
 		rows[strings.TrimPrefix(prefix, ".")] = fmt.Sprint(v)
 	}

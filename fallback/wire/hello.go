@@ -15,6 +15,7 @@ const (
 	FeatureDurable Features = 1 << 0
 	FeatureRDMA    Features = 1 << 1
 	FeatureFill    Features = 1 << 2 // it answers Fill
+	FeatureAwait   Features = 1 << 3 // it answers AwaitArena
 )
 
 const (
