@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type observer struct {
 	mu struct {
 		sync.Mutex
 		running bool
+		round   uint // of looks
+		follows []*follow
 		shards  map[*follow]*observed
 		gate    window[gateCounts]
 	}
@@ -27,6 +30,7 @@ type observer struct {
 
 // observed is what the observer knows of a shard.
 type observed struct {
+	round   uint // it was looked at in
 	seen    []*Reader
 	readers map[*Reader]*observedReader
 	gone    traceCounts // of Readers that were closed
@@ -64,55 +68,54 @@ type gateCounts struct {
 }
 
 // begin starts the observer unless it runs.
-func (w *observer) begin() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.mu.running {
+func (o *observer) begin() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.mu.running {
 		return
 	}
-	w.mu.shards = map[*follow]*observed{}
-	w.mu.running = w.c.spawn(w.run)
+	o.mu.shards = map[*follow]*observed{}
+	o.mu.running = o.c.spawn(o.run)
 }
 
-func (w *observer) run() {
+func (o *observer) run() {
 	t := time.NewTicker(observeEvery)
 	defer t.Stop()
 	for {
 		select {
-		case <-w.c.stop:
+		case <-o.c.stop:
 			return
 		case <-t.C:
-			w.mu.Lock()
-			w.look(time.Now())
-			w.mu.Unlock()
+			o.mu.Lock()
+			o.look(time.Now())
+			o.mu.Unlock()
 		}
 	}
 }
 
 // look looks at every Reader. The lock is held.
-func (w *observer) look(now time.Time) {
-	w.c.mu.Lock()
-	follows := make([]*follow, 0, len(w.c.mu.follows))
-	for _, f := range w.c.mu.follows {
-		follows = append(follows, f)
+func (o *observer) look(now time.Time) {
+	o.c.mu.Lock()
+	for _, f := range o.c.mu.follows {
+		o.mu.follows = append(o.mu.follows, f)
 	}
-	w.c.mu.Unlock()
-	stays := make(map[*follow]bool, len(follows))
-	for _, f := range follows {
-		stays[f] = true
-		s := w.mu.shards[f]
+	o.c.mu.Unlock()
+	o.mu.round++
+	for _, f := range o.mu.follows {
+		s := o.mu.shards[f]
 		if s == nil {
 			s = &observed{readers: map[*Reader]*observedReader{}}
-			w.mu.shards[f] = s
+			o.mu.shards[f] = s
 		}
+		s.round = o.mu.round
 		s.look(f, now)
 	}
-	for f := range w.mu.shards {
-		if !stays[f] {
-			delete(w.mu.shards, f)
-		}
+	if len(o.mu.shards) > len(o.mu.follows) {
+		maps.DeleteFunc(o.mu.shards, func(_ *follow, s *observed) bool { return s.round != o.mu.round })
 	}
-	w.mu.gate.roll(now, w.c.gateCounts())
+	clear(o.mu.follows)
+	o.mu.follows = o.mu.follows[:0]
+	o.mu.gate.roll(now, o.c.gateCounts())
 }
 
 func (c *Cluster) gateCounts() gateCounts {

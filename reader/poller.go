@@ -119,7 +119,7 @@ func (p *poller) poll(now time.Time) (moved bool) {
 	p.todo = p.todo[:0]
 	for _, g := range pages {
 		g.settle(p.ro)
-		if g.covered = p.covered(g, now); g.covered {
+		if g.covered = !p.c.cfg.pollsOnly() && p.covered(g, now); g.covered {
 			continue
 		}
 		if g.late.IsZero() || now.Sub(g.late) >= p.c.cfg.HedgeDelay {

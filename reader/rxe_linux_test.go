@@ -255,13 +255,21 @@ func TestRxeHandleRenewed(t *testing.T) {
 	if s := c.Stats(); s.Failures["rdma"] == 0 || s.Connects["rdma"] < 2 {
 		t.Fatalf("the stale key was never met: %+v", s)
 	}
+	if s := c.Stats(); s.QPErrors["rem_access_err"] == 0 || s.QPErrors["wr_flush_err"] != 0 {
+		t.Errorf("lost connections by their root: %v", s.QPErrors)
+	}
 }
 
 func TestRxeLinkDown(t *testing.T) {
 	x := rxeRing(t)
-	disturbed(t, x,
+	c := disturbed(t, x,
 		func(*node) { x.ip(t, "link set "+x.net[1]+" down", "link set "+x.net[1]+" up") },
 		func(*node) { x.ip(t, "link set "+x.net[1]+" up", "") })
+	if s := c.Stats(); len(s.QPErrors) == 0 {
+		t.Error("a link that went down cost no connection")
+	} else {
+		t.Logf("report: lost connections by their root: %v", s.QPErrors)
+	}
 }
 
 // TestRxeGIDChanged takes the address away under the connection and gives it

@@ -27,15 +27,15 @@ type ShardStats struct {
 // Shards returns how the followed shards fare, by name. The first call begins to look
 // at them, Open does with a Registerer; what takes two looks is told a little later.
 func (c *Cluster) Shards() []ShardStats {
-	w := &c.observer
-	w.begin()
+	o := &c.observer
+	o.begin()
 	now := time.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.look(now)
-	all := make([]ShardStats, 0, len(w.mu.shards))
-	for f, s := range w.mu.shards {
-		all = append(all, w.stats(f, s, now))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.look(now)
+	all := make([]ShardStats, 0, len(o.mu.shards))
+	for f, s := range o.mu.shards {
+		all = append(all, o.stats(f, s, now))
 	}
 	slices.SortFunc(all, func(a, b ShardStats) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(b.State, a.State))
@@ -44,8 +44,8 @@ func (c *Cluster) Shards() []ShardStats {
 }
 
 // stats is what is known of a shard. The lock is held.
-func (w *observer) stats(f *follow, s *observed, now time.Time) ShardStats {
-	facts := w.facts(f, s, now)
+func (o *observer) stats(f *follow, s *observed, now time.Time) ShardStats {
+	facts := o.facts(f, s, now)
 	st := ShardStats{Shard: f.key.name, Verdict: cause.Decide(facts), Readers: f.watchers(),
 		Position: facts.Position.V, Length: f.end(), LagTime: facts.LagAge.V, HeartbeatAge: -1, PublishedAge: -1}
 	st.Lag = st.Length - min(st.Position, st.Length)
@@ -66,13 +66,13 @@ func (f *follow) watchers() int {
 }
 
 // facts are a shard's. The lock is held.
-func (w *observer) facts(f *follow, s *observed, now time.Time) cause.Facts {
+func (o *observer) facts(f *follow, s *observed, now time.Time) cause.Facts {
 	facts := cause.Facts{Window: s.counts.length(now)}
 	f.tell(&facts, now)
-	w.cache(f, &facts, now)
+	o.cache(f, &facts, now)
 	if facts.Window > 0 {
 		s.reads(&facts)
-		w.store(f, s, &facts, now)
+		o.store(f, s, &facts, now)
 	}
 	s.consumer(f, &facts, now)
 	return facts
@@ -99,8 +99,8 @@ func (f *follow) tell(facts *cause.Facts, now time.Time) {
 }
 
 // cache tells whether the cache can be asked, and how.
-func (w *observer) cache(f *follow, facts *cause.Facts, now time.Time) {
-	ro := w.c.roster.Load()
+func (o *observer) cache(f *follow, facts *cause.Facts, now time.Time) {
+	ro := o.c.roster.Load()
 	if ro == nil { // the durable store is all there is
 		facts.HeartbeatAge, facts.CacheKnows = cause.Maybe[time.Duration]{}, cause.Maybe[bool]{}
 		return
@@ -124,24 +124,24 @@ func (s *observed) reads(facts *cause.Facts) {
 
 // store tells how the durable store does, as far as the shard needs it: the limits are
 // those of all shards together.
-func (w *observer) store(f *follow, s *observed, facts *cause.Facts, now time.Time) {
+func (o *observer) store(f *follow, s *observed, facts *cause.Facts, now time.Time) {
 	if !s.behind.IsZero() {
 		facts.BehindFor = cause.Know(now.Sub(s.behind))
 	}
 	if !facts.HeartbeatAge.Known || facts.HeartbeatAge.V >= beatStale { // else nobody asks the store how long it is
 		facts.StoredGrew = cause.Know(facts.Stored.V - s.stored.old)
 	}
-	wait := w.c.gate.waits(f.key, now)
+	wait := o.c.gate.waits(f.key, now)
 	facts.StoreWait = cause.Know(wait)
 	if wait == 0 && facts.FromStore.V == 0 && facts.StoreRefused.V == 0 {
 		return
 	}
-	g := w.c.gateCounts()
-	if window := w.mu.gate.length(now); window > 0 {
-		facts.StoreHeld = cause.Know(min((g.held-w.mu.gate.old.held).Seconds()/window.Seconds(), 1))
+	g := o.c.gateCounts()
+	if window := o.mu.gate.length(now); window > 0 {
+		facts.StoreHeld = cause.Know(min((g.held-o.mu.gate.old.held).Seconds()/window.Seconds(), 1))
 	}
-	if n := g.reads - w.mu.gate.old.reads; n > 0 {
-		facts.StoreTime = cause.Know((g.took - w.mu.gate.old.took) / time.Duration(n))
+	if n := g.reads - o.mu.gate.old.reads; n > 0 {
+		facts.StoreTime = cause.Know((g.took - o.mu.gate.old.took) / time.Duration(n))
 	}
 }
 

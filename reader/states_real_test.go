@@ -167,3 +167,72 @@ func TestRealStateOfTheTransport(t *testing.T) {
 	w.append(n, 100)
 	reaches(t, c, cause.Fine, "")
 }
+
+// TestRealMetricsOfReads: what was read over each transport and from the store is in the
+// metrics, with its bytes and times.
+func TestRealMetricsOfReads(t *testing.T) {
+	n := startNode(t, nodeConfig{Arena: largeArena})
+	w := &writer{t: t, shard: "metrics/0000"}
+	w.append(n, 1<<20)
+	for _, c := range []struct {
+		cfg    reader.Config
+		source string
+		up     float64 // connections
+	}{
+		{reader.Config{Server: n.Listen, Transport: reader.SHM}, "shm", 1},
+		{reader.Config{Server: n.Listen, Transport: reader.TCP}, "tcp", 1},
+		{reader.Config{Dir: n.Dir}, "durable", 0},
+	} {
+		registry := prometheus.NewRegistry()
+		c.cfg.Registerer = registry
+		_, r := w.open(c.cfg, reader.Earliest())
+		w.read(r, 20*time.Second)
+		m := samples(t, registry)
+		if got := m["rmatail_reader_delivered_bytes_total "+c.source]; got != float64(w.pos) {
+			t.Errorf("%s: %v bytes delivered of %d", c.source, got, w.pos)
+		}
+		for _, name := range []string{"reads_total ", "read_seconds "} {
+			if c.source == "shm" && name == "read_seconds " && m["rmatail_reader_reads_total shm"] < 64 {
+				continue // of copies one in 64 is timed
+			}
+			if m["rmatail_reader_"+name+c.source] == 0 {
+				t.Errorf("%s: no %s: %v", c.source, name, m)
+			}
+		}
+		if got := m["rmatail_reader_read_bytes_total "+c.source]; got < float64(w.pos) || got > 1.2*float64(w.pos) {
+			t.Errorf("%s: %v bytes read for %d", c.source, got, w.pos)
+		}
+		if c.up == 0 {
+			continue
+		}
+		if m["rmatail_reader_connections "+c.source+" up"] != c.up || m["rmatail_reader_page_reads_total"] == 0 || m["rmatail_reader_shard_readers "+w.shard] != 1 {
+			t.Errorf("%s: %v", c.source, m)
+		}
+		if p := m["rmatail_reader_poll_interval_seconds"]; p <= 0 || p > 0.2 {
+			t.Errorf("%s: polled every %v s", c.source, p)
+		}
+	}
+}
+
+// samples are the values of a registry by name and labels, but for node; of histograms
+// the counts.
+func samples(t *testing.T, g prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[string]float64{}
+	for _, f := range families {
+		for _, s := range f.Metric {
+			name := f.GetName()
+			for _, l := range s.Label {
+				if l.GetName() != "node" {
+					name += " " + l.GetValue()
+				}
+			}
+			m[name] = s.GetGauge().GetValue() + s.GetCounter().GetValue() + float64(s.GetHistogram().GetSampleCount())
+		}
+	}
+	return m
+}

@@ -36,7 +36,7 @@ type Server struct {
 	export    export // nil without RDMA
 	// rdmaReason says why there is no RDMA; empty if there is.
 	rdmaReason string
-	socket     *local.Server // nil without shared memory
+	socket     atomic.Pointer[local.Server] // nil without shared memory
 	socketPath string
 	// socketReason says why there is no shared memory; empty if there is.
 	socketReason string
@@ -148,7 +148,7 @@ func (s *Server) startArena() error {
 	if view := s.view(); view != nil && s.cfg.Arena.TTL == 0 {
 		s.cfg.Arena.TTL = view.TTL
 	}
-	s.cfg.Arena.Published = func(page uint32) { s.waits.published(page) }
+	s.cfg.Arena.Published = s.published
 	a, err := chunkstore.New(s.cfg.Arena)
 	if err != nil {
 		return err
@@ -157,6 +157,18 @@ func (s *Server) startArena() error {
 	s.waits = newWaits(s)
 	s.closers.add("arena", a.Close)
 	return nil
+}
+
+// published tells who waits for news of a length page: on this host and elsewhere.
+func (s *Server) published(page uint32, entry int) {
+	if socket := s.socket.Load(); socket != nil {
+		at, n := s.arena.Geometry().PageSlot(page), layout.PageSize
+		if entry >= 0 {
+			at, n = at+uint64(entry)*layout.EntrySize, layout.EntrySize
+		}
+		socket.Wake(at, n)
+	}
+	s.waits.published(page)
 }
 
 // openShard opens a shard of the store for append.

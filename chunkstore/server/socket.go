@@ -52,11 +52,12 @@ func (s *Server) listenSocket(path string) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSocket, err)
 	}
-	l, err := local.ListenConfig{Logger: s.log, MaxConns: s.cfg.Limits.Connections}.Listen(path, f, uint64(len(s.arena.Bytes())), s.arena.Epoch())
+	l, err := local.ListenConfig{Logger: s.log, MaxConns: s.cfg.Limits.Connections, Word: s.arena.Spare()}.Listen(path, f, uint64(len(s.arena.Bytes())), s.arena.Epoch())
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSocket, err)
 	}
-	s.socket, s.socketPath = l, path
+	s.socket.Store(l)
+	s.socketPath = path
 	s.closers.add("shared memory socket", l.Close)
 	return nil
 }

@@ -172,8 +172,8 @@ func (s *Server) Stats() Stats {
 	if s.filler != nil {
 		st.Fills, st.FillBytes = s.filler.fills.Load(), s.filler.bytes.Load()
 	}
-	if s.socket != nil {
-		st.SharedMemory = s.socket.Conns()
+	if socket := s.socket.Load(); socket != nil {
+		st.SharedMemory = socket.Conns()
 	}
 	if s.appenders != nil {
 		st.Appenders = s.appenders.count()

@@ -19,6 +19,10 @@ type ListenConfig struct {
 	HandshakeTimeout time.Duration
 	// Logger gets a line for each peer that was refused. nil: none.
 	Logger *slog.Logger
+	// Word is this process's writable mapping of the memory file behind the arena, for
+	// the wake word: 4 bytes or more, not to be unmapped before Close. nil: consumers are
+	// never woken, and poll.
+	Word []byte
 }
 
 func (c ListenConfig) withDefaults() (ListenConfig, error) {
