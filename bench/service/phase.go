@@ -30,12 +30,16 @@ const (
 
 // Phase is one measured configuration. Its keys are an interface.
 type Phase struct {
-	Name   string `json:"name"`
-	Node   bool   `json:"node"` // a node's server instead of the small service
-	Lines  int    `json:"lines"`
-	Calls  Calls  `json:"calls"`
-	Format string `json:"format,omitempty"` // text or json
-	Path   Path   `json:"path"`
+	Name string `json:"name"`
+	Node bool   `json:"node"` // a node's server instead of the small service
+	// HTTP gives the node a durable store with shards, a page and metrics; Watched has
+	// the latter scraped and the former open.
+	HTTP    bool   `json:"http,omitempty"`
+	Watched bool   `json:"watched,omitempty"`
+	Lines   int    `json:"lines"`
+	Calls   Calls  `json:"calls"`
+	Format  string `json:"format,omitempty"` // text or json
+	Path    Path   `json:"path"`
 
 	Requests          int     `json:"requests"`
 	RequestsPerSecond float64 `json:"requests_per_s"`
@@ -89,6 +93,14 @@ func Phases(lines int) []Phase {
 		Phase{Name: "node, no logger", Node: true, Calls: None, Path: Nowhere},
 		Phase{Name: "node, default logging", Node: true, Calls: None, Format: "text", Path: Limited},
 	)
+}
+
+// WatchPhases are those of the experiment about what it costs to be looked at.
+func WatchPhases() []Phase {
+	return []Phase{
+		{Name: "nobody looks", Node: true, HTTP: true, Calls: None, Path: Nowhere},
+		{Name: "scraped at 1 Hz, page open", Node: true, HTTP: true, Watched: true, Calls: None, Path: Nowhere},
+	}
 }
 
 // Result is what an experiment found. Its keys are an interface.

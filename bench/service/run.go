@@ -88,9 +88,12 @@ func measure(ctx context.Context, c Config, p Phase) (Phase, error) {
 	}
 	defer lines.close()
 	var t target
-	if p.Node {
+	switch {
+	case p.HTTP:
+		t, err = newShown(ctx, p)
+	case p.Node:
 		t, err = newNode(lines)
-	} else {
+	default:
 		t, err = newSmall(lines)
 	}
 	if err != nil {
@@ -142,7 +145,7 @@ func (p *Phase) count(took []time.Duration, seconds float64) {
 func (p *Phase) compare(round []Phase) {
 	p.OfOff, p.OfOffProcessor = 1, 1
 	for _, b := range round {
-		if b.Node == p.Node && b.Path == Nowhere && b.Calls == None && b.RequestsPerSecond > 0 {
+		if b.Node == p.Node && b.HTTP == p.HTTP && !b.Watched && b.Path == Nowhere && b.Calls == None && b.RequestsPerSecond > 0 {
 			p.OfOff = p.RequestsPerSecond / b.RequestsPerSecond
 			p.OfOffProcessor = p.PerProcessor / max(b.PerProcessor, 1e-9)
 		}

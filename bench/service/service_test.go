@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -113,4 +114,48 @@ func TestRealDefaultLoggingIsCheap(t *testing.T) {
 		}
 	}
 	t.Errorf("default logging leaves %.1f %% of a node's throughput, twice; want %.0f %%", 100*q.Median, 100*least)
+}
+
+// TestRealBeingLookedAtIsCheap holds what it costs a node that its metrics are scraped
+// once a second and its page is open: the processor time of that alone, of an otherwise
+// idle node, with those who look in it; and the throughput of reads beside it, with a
+// margin for a busy host and the race detector. What is claimed, 98 %, 'rmatail bench
+// scrape --check' tells.
+func TestRealBeingLookedAtIsCheap(t *testing.T) {
+	const least, most = 0.85, 0.25
+	alone := make([]float64, 2)
+	for i, p := range WatchPhases() {
+		n, err := newShown(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, began := usage(), time.Now()
+		wait, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		<-wait.Done()
+		cancel()
+		alone[i] = usage().minus(before).total() / time.Since(began).Seconds()
+		if err := n.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("report: of one processor an idle node of %d shards takes %.2f %%, and %.2f %% when it is scraped at 1 Hz with its page open, those who look included", shownShards, 100*alone[0], 100*alone[1])
+	if more := alone[1] - alone[0]; more > most {
+		t.Errorf("being looked at takes %.1f %% of a processor, want at most %.0f %%", 100*more, 100*most)
+	}
+	var q Quartiles
+	for range 2 {
+		res, err := Run(t.Context(), Config{Phases: WatchPhases(), For: time.Second, Clients: 16, Rounds: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(res.Phases) != 2 || res.Phases[1].PairsProcessor == nil || len(res.Claims) != 1 {
+			t.Fatalf("phases: %+v, claims %+v", res.Phases, res.Claims)
+		}
+		q = *res.Phases[1].PairsProcessor
+		t.Logf("report: scraped at 1 Hz and with its page open a node keeps %.1f %% of its throughput (median of %d pairs by processor time, quartiles %.1f and %.1f)", 100*q.Median, len(res.Rounds), 100*q.Q1, 100*q.Q3)
+		if q.Median >= least {
+			return
+		}
+	}
+	t.Errorf("scraped and looked at a node keeps %.1f %% of its throughput, twice; want %.0f %%", 100*q.Median, 100*least)
 }

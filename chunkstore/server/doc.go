@@ -45,6 +45,13 @@
 // appenders wait for, and from whether its arena has the shard's end. Stats and the
 // metrics tell it, by name for as many shards as Config.ShardMetrics says.
 //
+// # HTTP
+//
+// A page for people (package page, fed by package watch), metrics, health, and
+// profiles. A loopback address answers to local names alone; profiles are for a loopback
+// address, or for who Config.HTTPAdmit lets in. The page asks the nodes of the cluster
+// as a client does, and only while somebody looks.
+//
 // # Order
 //
 // Start: durable store, arena, Unix socket, RDMA, HTTP, and TCP last, so that a

@@ -34,7 +34,7 @@ func TestTimesBetweenSnapshots(t *testing.T) {
 // node is a survey's answer of a node whose counters stand at n.
 func node(n uint64, epoch uint64) survey.Node {
 	stat := fmt.Sprintf(`{"arena_read_bytes":%d,"appends":%d,"requests":{"a":%d,"b":%d},"ack_times":"100:%d","arena":{"Puts":%d},
-		"replicas":{"nodes":[{"node":"a","state":"local","put_bytes":%d},{"node":"gone","put_bytes":1}]},"map":{"cells":"AAH/","ttl_seconds":60}}`, n, n, n, n, n, n, n)
+		"replicas":{"nodes":[{"node":"a","state":"local","put_bytes":%d},{"node":"gone","put_bytes":1}]},"shards":[{"shard":"x/0000","state":"producer_slow","why":"y"}],"map":{"cells":"AAH/","ttl_seconds":60}}`, n, n, n, n, n, n, n)
 	return survey.Node{Name: "a", Addr: "a:1", Store: true, Up: true, Epoch: epoch, RoundTrip: 0.001, Stat: json.RawMessage(stat)}
 }
 
@@ -50,6 +50,9 @@ func TestRatesAreDifferences(t *testing.T) {
 	}
 	if n := take(node(100, 1)); n.Rates != (Rates{}) || n.Ack != nil || len(n.Memory.Cells) != 3 || n.Memory.TTL != 60 || n.Writes != "local" {
 		t.Errorf("the first: %+v", n)
+	}
+	if v := w.owner["x/0000"]; v.State != cause.ProducerSlow || v.Why != "y" {
+		t.Errorf("of a shard the owner says %+v", v)
 	}
 	n := take(node(300, 1))
 	if r := n.Rates; r.TCPBytes != 100 || r.Appends != 100 || r.Requests != 200 || r.Puts != 100 || r.PutBytes != 100 {
@@ -114,6 +117,12 @@ func TestStatesOfAShard(t *testing.T) {
 	want("stopped", cause.ProducerStopped)
 	beat()
 	want("back", cause.Fine)
+	beat()
+	w.owner["logs/0000"] = cause.Verdict{State: cause.DurableThrottled, Why: "its queue"}
+	if sh := want("the owner of the store knows better", cause.DurableThrottled); sh.Why != "its queue" {
+		t.Errorf("why: %q", sh.Why)
+	}
+	clear(w.owner)
 	beat()
 	s.Length, s.Lag = 5000, 3500
 	if sh := want("a lag that is new", cause.Fine); sh.LagTime != 0 || sh.Lag != 3500 {

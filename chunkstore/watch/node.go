@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore/cause"
 	"github.com/rmatail/rmatail/chunkstore/survey"
 )
 
@@ -45,6 +46,13 @@ type stat struct {
 	Replicas *struct {
 		Nodes []written `json:"nodes"`
 	} `json:"replicas"`
+	Shards []verdict `json:"shards"`
+}
+
+// verdict is what a node says of a shard.
+type verdict struct {
+	Shard string `json:"shard"`
+	cause.Verdict
 }
 
 // written is what the writers of the store's node say of a node.
@@ -69,6 +77,7 @@ type nodeBefore struct {
 func (w *Watcher) addNodes(f *Frame, nodes []survey.Node, now time.Time) {
 	before := w.nodes
 	w.nodes = make(map[string]*nodeBefore, len(nodes))
+	clear(w.owner)
 	f.Nodes = make([]Node, len(nodes))
 	var writers []written
 	for i := range nodes {
@@ -99,6 +108,11 @@ func (w *Watcher) addNodes(f *Frame, nodes []survey.Node, now time.Time) {
 			n.since(&now1, &b.stat, now.Sub(b.seen).Seconds())
 		}
 		b.epoch, b.seen, b.stat = s.Epoch, now, now1
+		if n.Store {
+			for _, v := range now1.Shards {
+				w.owner[v.Shard] = v.Verdict
+			}
+		}
 		if now1.Replicas != nil && n.Store {
 			writers = now1.Replicas.Nodes
 		}

@@ -36,7 +36,7 @@ func (w *Watcher) addShards(f *Frame, shards []survey.Shard, now time.Time, wind
 		if !listed {
 			facts.Stored, facts.StoredGrew, facts.BehindFor = cause.Maybe[uint64]{}, cause.Maybe[uint64]{}, cause.Maybe[time.Duration]{}
 		}
-		v := cause.Decide(facts)
+		v := w.decide(s.Shard, facts)
 		sh := Shard{Name: s.Shard, State: v.State, Why: v.Why, First: s.First, Length: s.Length, Sealed: s.Sealed, Lag: s.Lag, Writer: o.writer,
 			LagTime: facts.BehindFor.V.Seconds()}
 		if facts.StoredGrew.Known && window > 0 {
@@ -52,6 +52,21 @@ func (w *Watcher) addShards(f *Frame, shards []survey.Shard, now time.Time, wind
 		b.length = s.Length
 		f.Shards = append(f.Shards, sh)
 	}
+}
+
+// decide is the state of a shard. The node that owns the store knows the queues of its
+// writers, which nobody else does: what it says counts where nothing worse is seen.
+func (w *Watcher) decide(shard string, f cause.Facts) cause.Verdict {
+	v, o := cause.Decide(f), w.owner[shard]
+	ended := f.Leased.Known && !f.Leased.V // its writer may have given the lease back
+	switch {
+	case o.State == cause.Unknown:
+	case v.State == cause.Unknown, // the node has seen more than one look
+		o.State.Bad() && (!v.State.Bad() || v.State == cause.ProducerSlow),
+		o.State == cause.Fine && v.State == cause.ProducerStopped && ended:
+		return o
+	}
+	return v
 }
 
 // observed is what the replicas of a shard's length page say together.

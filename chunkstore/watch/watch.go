@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore/cause"
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/survey"
 	"github.com/rmatail/rmatail/fallback/durable"
@@ -45,7 +46,8 @@ type Watcher struct {
 	last  time.Time // of the Frame before; zero: none
 	nodes map[string]*nodeBefore
 	shard map[string]*shardBefore
-	known []durable.Entry // the last answer of the store
+	owner map[string]cause.Verdict // of shards, by the node that owns the store
+	known []durable.Entry          // the last answer of the store
 }
 
 // New returns a Watcher, which holds nothing yet.
@@ -54,7 +56,7 @@ func New(o Options) *Watcher {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	return &Watcher{o: o, conns: conns{dial: o.Dial}, nodes: map[string]*nodeBefore{}, shard: map[string]*shardBefore{}}
+	return &Watcher{o: o, conns: conns{dial: o.Dial}, nodes: map[string]*nodeBefore{}, shard: map[string]*shardBefore{}, owner: map[string]cause.Verdict{}}
 }
 
 // Close closes the connections.

@@ -32,6 +32,7 @@ type cli struct {
 	Tail    tailCmd    `cmd:"" help:"Write a shard's bytes to standard output."`
 	Ls      lsCmd      `cmd:"" help:"List shards."`
 	Stat    statCmd    `cmd:"" help:"Show a shard, or the node."`
+	Top     topCmd     `cmd:"" help:"Watch a node or a cluster: shards with the cause of what is slow, rates, memory."`
 	Demo    demoCmd    `cmd:"" help:"Append a real log here, follow it with several processes, and check every byte."`
 	Bench   benchCmd   `cmd:"" help:"Measure reads against their floors, what queues and batches do for producers, and what logging costs."`
 	Advise  adviseCmd  `cmd:"" help:"Say from measurements whether producers need a queue, and how large."`

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,8 +28,8 @@ func (s *site) withPage(t *testing.T) (url string) {
 	return "http://" + l.Addr().String() + "/"
 }
 
-// produce appends lines to a shard until the test ends.
-func produce(t *testing.T, s *site, shard string) {
+// produce appends lines to a shard until stop is called, or the test ends.
+func produce(t *testing.T, s *site, shard string) (stop func()) {
 	t.Helper()
 	c := commandFor(t, 3*patience, "append", "--cluster", s.file, shard)
 	in, err := c.StdinPipe()
@@ -55,13 +56,15 @@ func produce(t *testing.T, s *site, shard string) {
 			}
 		}
 	}()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		close(quit)
 		<-ended
 		if err := c.Wait(); err != nil {
-			t.Logf("the producer of %s: %v", shard, err)
+			t.Errorf("the producer of %s: %v", shard, err)
 		}
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // row is the row of a table, as an expression.
@@ -80,8 +83,8 @@ func TestRealPage(t *testing.T) {
 	for i := range s.nodes {
 		s.start(t, i)
 	}
-	produce(t, s, "orders/0")
-	produce(t, s, "clicks.eu-west/7")
+	stopOrders := produce(t, s, "orders/0")
+	stopClicks := produce(t, s, "clicks.eu-west/7")
 	must(t, strings.NewReader("one line\n"), "append", "--cluster", s.file, "quiet/0")
 	follow := commandFor(t, 3*patience, "tail", "--cluster", s.file, "orders/0", "--follow", "--transport", "tcp", "--from", "earliest")
 	follow.Stdout = io.Discard
@@ -146,12 +149,14 @@ func TestRealPage(t *testing.T) {
 	b.until("its return", row("node-table", "n3")+`.children[0].textContent.startsWith("up") && document.getElementById("verdict-line").textContent.startsWith("3 of 3 nodes up")`)
 
 	s.nodes[0].end(t, syscall.SIGKILL) // the page's own
-	b.until("that the page's node is lost", `document.getElementById("live").dataset.state === "lost"`)
+	b.until("that the page's node is lost", `document.getElementById("live").dataset.state === "lost" && document.getElementById("verdict").dataset.state === "bad" && document.getElementById("verdict-line").textContent.includes("does not answer. Below is what it said")`)
 	b.look(1440, 900, "light")
 	b.shot("lost-light")
 	s.start(t, 0)
 	b.until("life again", `document.getElementById("live").dataset.state === "live" && document.getElementById("verdict-line").textContent.startsWith("3 of 3 nodes up")`)
 	b.sane()
+	stopOrders() // while there is a node to append to
+	stopClicks()
 }
 
 // hostileOwner takes the lease of a shard whose writer has ended, on all nodes, for

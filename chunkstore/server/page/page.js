@@ -415,7 +415,7 @@
     text($("cluster"), f.cluster || "");
     text($("self"), f.self ? "seen by " + f.self : "");
     document.title = `${f.nodes.some((n) => !n.up) || f.shards.some((s) => level(s) === "bad") ? "● " : ""}${f.cluster || f.self || "node"} – rmatail`;
-    verdict(f);
+    if ($("live").dataset.state === "lost") stale(); else verdict(f);
     tiles(f);
     shards(f);
     nodes(f);
@@ -425,7 +425,14 @@
   }
   function live(state, words) {
     set($("live"), "data-state", state);
+    set(document.body, "data-live", state);
     text($("live-text"), words);
+  }
+  // stale says that what is shown is of the past.
+  function stale() {
+    set($("verdict"), "data-state", "bad");
+    text($("verdict-line"), "This node does not answer. " + (received ? `Below is what it said ${span(Math.round((Date.now() - received) / 1000))} ago.` : ""));
+    $("problems").replaceChildren();
   }
   function connect() {
     const source = new EventSource("events");
@@ -443,12 +450,14 @@
       if (!document.hidden) show();
     });
     source.onerror = () => {
-      live("lost", "node does not answer, trying again");
+      live("lost", "trying again");
+      stale();
       if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000); // it was answered with an error
     };
   }
   setInterval(() => {
     const age = (Date.now() - received) / 1000;
+    if ($("live").dataset.state === "lost") return stale();
     if (received && age > 3 && $("live").dataset.state === "live") live("late", `last sample ${span(age)} ago`);
     else if (received && $("live").dataset.state === "late") live("late", `last sample ${span(age)} ago`);
   }, 1000);
