@@ -40,7 +40,7 @@
 // # Peers
 //
 // Raw reads over tcp are compared with GETs of a value of 4 KiB from a redis-server, where there is one: 64 in a batch on one connection,
-// and 16 on each of 512. Redis keeps no files. Its client writes the requests of a batch in one call and reads the answers in one. Both
+// and 16 on each of 512. All read one value, or one chunk. Redis keeps no files. Its client writes the requests of a batch in one call and reads the answers in one. Both
 // take turns in every round.
 //
 // # Columns, and keys of JSON

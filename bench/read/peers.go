@@ -91,6 +91,7 @@ func (s *session) crowded(ctx context.Context, l cell, connections int) (Figures
 			return Figures{}, err
 		}
 		defer lane.release()
+		lane.offs, lane.k = lane.offs[:1], 0 // as redis has one value
 		r.steppers = append(r.steppers, lane)
 	}
 	return r.measure(ctx, l, s.c.For)
