@@ -11,6 +11,7 @@ import (
 // poller.
 type hint struct {
 	size   uint64 // bytes to read; 0: none
+	last   uint64 // how many came last
 	epoch  uint64 // of the node that has the extent at place
 	place  place
 	placed bool
@@ -20,11 +21,12 @@ type hint struct {
 // little.
 const hotMost = 16 << 10
 
-// grew takes that the shard has got n more bytes. Sizes that vary are read in full
-// most times.
+// grew takes that the shard has got n more bytes. Of sizes that vary the larger of the
+// last two is read.
 func (h *hint) grew(n uint64) {
-	h.size = max(n, h.size-h.size/8)
-	if n > hotMost {
+	h.size = max(n, h.last)
+	h.last = n
+	if h.size > hotMost {
 		h.size = 0
 	}
 }

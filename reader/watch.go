@@ -178,7 +178,8 @@ func (p *poller) woken(g *page, v *visit) (rest time.Duration, on bool) {
 		rest = w.advance(now, p.grown, p.c.cfg.PollMin)
 	case refused:
 		w.retryAt = now.Add(watchRest)
-	case v.err != nil: // its path rests, and there may be others
+	case v.err != nil: // its path rests, and there may be others; without memory to land in it does not
+		w.retryAt = now.Add(p.c.cfg.PollMin)
 	case now.Before(v.until): // it says of nothing that it were news: the replica is behind, or the entry was being written
 		w.rest = min(max(2*w.rest, p.c.cfg.PollMin), p.c.cfg.PollMax)
 		w.retryAt = now.Add(w.rest)

@@ -59,5 +59,5 @@ func claims(res *Result) (all []bench.Claim) {
 		got := spread(of)
 		claim(got.Median < noAllocs, fmt.Sprintf("%s: no allocations", r.name()), got)
 	}
-	return all
+	return append(all, peerClaims(res)...)
 }

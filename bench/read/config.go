@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -20,6 +21,9 @@ type Config struct {
 	TCPFloor []string
 	// VerbsFloor is the program of bench/verbs_floor. Empty: rdma has no floor.
 	VerbsFloor string
+	// Redis is the redis-server that raw reads over tcp are compared with, if both are
+	// measured. Empty: with none.
+	Redis string
 
 	Transports []Transport // SHM and TCP
 	Kinds      []Kind      // all
@@ -70,6 +74,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.OneSided = cmp.Or(c.OneSided, 300_000)
 	c.OneSidedFor = cmp.Or(c.OneSidedFor, 2*time.Second)
 	c.Listen = cmp.Or(c.Listen, "127.0.0.1:0")
+	if !slices.Contains(c.Transports, TCP) || !slices.Contains(c.Kinds, Raw) {
+		c.Redis = ""
+	}
 	return c, c.validate()
 }
 

@@ -37,6 +37,12 @@
 //	tcp   a plain pipelined Go server, a process of its own, that answers requests of 16 B with bytes of a buffer; batches are
 //	      written in one call and read in one
 //
+// # Peers
+//
+// Raw reads over tcp are compared with GETs of a value of 4 KiB from a redis-server, where there is one: 64 in a batch on one connection,
+// and 16 on each of 512. All read one value, or one chunk. Redis keeps no files. Its client writes the requests of a batch in one call and reads the answers in one. Both
+// take turns in every round.
+//
 // # Columns, and keys of JSON
 //
 // Names are perftest's (ib_read_lat, ib_read_bw) where it has one; MB is 2^20
@@ -62,8 +68,12 @@
 //	  ratio                      median, least and most of ours by floor
 //	one_sided                    the node's processor time while reads of 4 KiB go on, and while none do, windows in turn
 //	  transport, reads (of the window with the fewest), seconds, busy_usec and idle_usec (median, least, most of a window)
+//	peers                        each comparison, its figures medians of the rounds'
+//	  peer, connections, depth (reads of a batch), ours, theirs (figures)
+//	  rate_ratio, p99_ratio, server_cpu_ratio
+//	                             median, least and most of ours by theirs: of msg_rate_mpps, p99_usec (of a batch) and server_cpu_usec_per_mb
 //	claims                       what must hold of five rounds or more: claim, measured (median, least, most), holds
-//	rounds                       rows of every round
+//	rounds, peer_rounds          rows and peers of every round
 //
 // Processor time of soft-RoCE is the kernel's and in no process; that of a read's
 // copy to or from a socket is the process's. CRC32C of a chunk takes 0.2 us on a

@@ -19,8 +19,10 @@ type Result struct {
 	Settings    Settings          `json:"settings"`
 	Rows        []Row             `json:"rows"` // medians
 	OneSided    []OneSided        `json:"one_sided,omitempty"`
+	Peers       []Peer            `json:"peers,omitempty"` // medians
 	Claims      []bench.Claim     `json:"claims,omitempty"`
 	Rounds      [][]Row           `json:"rounds"`
+	PeerRounds  [][]Peer          `json:"peer_rounds,omitempty"`
 }
 
 // Device is the RDMA path that was measured.
@@ -54,6 +56,8 @@ type session struct {
 	plain *child // floor of tcp
 	addr  string
 	verbs *verbsFloor
+	redis *redis
+	crowd []*path // to the node, as many as connections of redis
 }
 
 // Run measures all cells. When ctx ends it stops within a cell.
@@ -90,8 +94,15 @@ func Run(ctx context.Context, c Config) (res *Result, err error) {
 			}
 		}
 		res.Rounds = append(res.Rounds, round)
+		peers, err := s.peers(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		if len(peers) > 0 {
+			res.PeerRounds = append(res.PeerRounds, peers)
+		}
 	}
-	res.Rows = summaries(res.Rounds)
+	res.Rows, res.Peers = summaries(res.Rounds), peerSummaries(res.PeerRounds)
 	if res.OneSided, err = s.oneSided(ctx); err != nil {
 		return nil, err
 	}
@@ -127,7 +138,7 @@ func (s *session) open(ctx context.Context) (err error) {
 			return fmt.Errorf("floor of %s: %w", t, err)
 		}
 	}
-	return nil
+	return s.openPeers(ctx)
 }
 
 func (s *session) openFloor(ctx context.Context, t Transport) (err error) {
@@ -149,7 +160,7 @@ func (s *session) openFloor(ctx context.Context, t Transport) (err error) {
 func (s *session) span() int { return len(s.at.chunks) * layout.ChunkSize }
 
 func (s *session) close() error {
-	var errs []error
+	errs := []error{s.closePeers()}
 	for _, t := range s.c.Transports {
 		for _, b := range s.back[t] {
 			errs = append(errs, b.close())

@@ -56,6 +56,9 @@ func (r *Result) Write(out io.Writer) error {
 			return err
 		}
 	}
+	if err := r.writePeers(out); err != nil {
+		return err
+	}
 	return r.foot(out)
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -27,6 +28,7 @@ type benchReadCmd struct {
 	Listen      string                `help:"The node's address. Default: the loopback, with rdma an address of an RDMA device." placeholder:"HOST:PORT"`
 	Device      string                `help:"RDMA device of the readers (default: the one that routes to the node)." placeholder:"NAME"`
 	VerbsFloor  string                `help:"The program of bench/verbs_floor, the floor of rdma; none: no floor. Default: verbs_floor beside this command, if it is there (scripts/bench-read builds it)." placeholder:"FILE"`
+	Redis       string                `help:"The redis-server that raw reads over tcp are compared with; none: with none. Default: redis-server, if it is there." placeholder:"FILE"`
 	Dir         string                `help:"Where the node's durable files are made (and removed). Default: the temporary directory." placeholder:"DIR" type:"path"`
 	JSON        bool                  `name:"json" help:"One JSON object on standard output instead of the tables."`
 	Check       bool                  `help:"End with exit code 1 unless all claims hold that are printed with the result. Needs an otherwise idle machine, and 5 rounds or more."`
@@ -46,7 +48,7 @@ func (c *benchReadCmd) Run(p *process) error {
 		return err
 	}
 	cfg := benchread.Config{
-		Node: []string{self, "serve"}, TCPFloor: []string{self, "bench-read-floor"}, VerbsFloor: c.floor(p, self),
+		Node: []string{self, "serve"}, TCPFloor: []string{self, "bench-read-floor"}, VerbsFloor: c.floor(p, self), Redis: c.redis(p),
 		Transports: c.Transports, Kinds: c.Reads, Batches: c.Batches, InFlight: c.InFlight, Readers: c.Readers,
 		Shards: c.Shards, ShardBytes: int(c.ShardBytes), For: c.For, Rounds: c.Rounds, OneSided: c.OneSided, OneSidedFor: c.OneSidedFor,
 		Listen: c.Listen, Device: c.Device, Dir: c.Dir,
@@ -101,6 +103,22 @@ func (c *benchReadCmd) floor(p *process, self string) string {
 		return beside
 	}
 	return c.VerbsFloor
+}
+
+// redis returns the program of the peer.
+func (c *benchReadCmd) redis(p *process) string {
+	switch c.Redis {
+	case "none":
+		return ""
+	case "":
+		found, err := exec.LookPath("redis-server")
+		if err != nil {
+			p.log.Info("tcp is measured without redis beside it: install redis-server, or name it with --redis")
+			return ""
+		}
+		return found
+	}
+	return c.Redis
 }
 
 // benchReadFloorCmd is the floor of tcp.
