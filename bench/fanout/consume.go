@@ -14,7 +14,7 @@ import (
 
 const (
 	// readyTime is how long consumers may take to connect and get a first record.
-	readyTime = 20 * time.Second
+	readyTime = 40 * time.Second
 	// settleTime bounds one request of the preparations.
 	settleTime = 10 * time.Second
 )

@@ -158,7 +158,7 @@ func (s *session) stop(p Program) {
 }
 
 // cellTime bounds a cell beside what it measures.
-const cellTime = 45 * time.Second
+const cellTime = 90 * time.Second
 
 // row measures one cell. What goes wrong is in the row: a peer that cannot bear a
 // load does not end the benchmark.
