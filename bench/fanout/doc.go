@@ -64,7 +64,7 @@
 //	                                          their sockets, both ways; of ours what was read of the arena, below 1 where Readers of a process
 //	                                          share a read
 //	  durable_share                           of ours: from the store instead of the memory
-//	  traffic                                 of the window: moved, requests, pages (reads of length pages), durable, news (deliveries)
+//	  traffic                                 of the window: moved, requests, pages (reads of length pages), data (reads of data), durable
 //	  failed, failures                        why a cell could not be measured, and in how many rounds
 //	absent                   programs that are not there: program, why
 //	floors                   of a chunk of 4 KiB, in this process: what, usec, least_usec, most_usec

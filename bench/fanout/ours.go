@@ -61,7 +61,6 @@ type readers struct {
 	s        spec
 	clusters []*reader.Cluster
 	opening  chan struct{} // a node sheds questions about shards that come all at once
-	news     atomic.Uint64
 }
 
 // openingMost Readers are opened at once.
@@ -128,7 +127,6 @@ func (r *readers) tail(ctx context.Context, one *reader.Reader, shard int, s *si
 		if err != nil {
 			return err
 		}
-		r.news.Add(1)
 		if err := s.take(shard, b.Data); err != nil {
 			return err
 		}
@@ -136,12 +134,14 @@ func (r *readers) tail(ctx context.Context, one *reader.Reader, shard int, s *si
 }
 
 func (r *readers) traffic() (t traffic) {
-	t.News = r.news.Load()
 	for _, c := range r.clusters {
 		s := c.Stats()
 		t.Moved += s.Bytes
 		t.Requests += s.Requests
 		t.Pages += s.PageReads
+		for _, from := range []reader.Source{reader.FromSHM, reader.FromRDMA, reader.FromTCP} {
+			t.Data += s.Reads[from.String()]
+		}
 		t.Durable += s.DeliveredBy[reader.FromDurable.String()]
 	}
 	return t
