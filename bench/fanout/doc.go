@@ -48,7 +48,8 @@
 // # Columns, and keys of JSON
 //
 // MB is 1e6 bytes. Processor time is that of all threads of a process, by the
-// kernel's clock of it. Keys are an interface.
+// kernel's clock of it; what a packet over the loopback takes is its sender's. Keys
+// are an interface.
 //
 //	command, environment     what was run where, on which commit
 //	settings                 seconds (of a window), warm_up_seconds, grace_seconds, rounds, processes
