@@ -300,6 +300,9 @@ func (t *trial) run(ctx context.Context) (f Figures, err error) {
 		got.Traffic = got.Traffic.add(one.Traffic)
 		times.Merge(hdrhistogram.Import(one.Times))
 	}
+	if t.cell.consumers > 0 && got.Bytes == 0 { // costs of nothing would look good
+		return f, fmt.Errorf("%w: %d of %d records came later", errSilent, got.Samples, made.Records*int64(t.cell.consumers))
+	}
 	return t.figures(made, got, times, before, after), nil
 }
 
