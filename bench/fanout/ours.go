@@ -118,7 +118,16 @@ func (r *readers) open(ctx context.Context, c *reader.Cluster, shard int) (*read
 	defer func() { <-r.opening }()
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
-	return c.Reader(ctx, shardOf(r.s.Stream, shard).String(), reader.Earliest())
+	var one *reader.Reader
+	err := pollUntil(ctx, func() (bool, error) { // a node that sheds load says so
+		var err error
+		one, err = c.Reader(ctx, shardOf(r.s.Stream, shard).String(), reader.At(0))
+		if errors.Is(err, wire.ErrBusy) {
+			return false, nil
+		}
+		return true, err
+	})
+	return one, err
 }
 
 func (r *readers) tail(ctx context.Context, one *reader.Reader, shard int, s *sink) error {
