@@ -12,7 +12,7 @@ func results() [][]Row {
 		var round []Row
 		for _, l := range chosen() {
 			r := Row{Program: l.program, Workload: l.workload, Shards: l.shards, Consumers: l.consumers, Poll: float64(l.poll.Microseconds()) / 1e3}
-			r.Figures = Figures{P50: 0.5, P99: 10, Server: 1, ServerPerMB: 0.3, Share: 1, Moved: 1.01, Delivered: 100, Traffic: traffic{Requests: 110, Pages: 10, News: 100}}
+			r.Figures = Figures{P50: 0.5, P99: 10, Server: 1, ServerPerMB: 0.3, Share: 1, Moved: 1.01, Delivered: 100, Traffic: traffic{Pages: 10, Data: 1000}}
 			if !l.program.ours() {
 				r.P50, r.P99, r.ServerPerMB = 1, 20, 1
 			}
@@ -54,8 +54,8 @@ func TestClaims(t *testing.T) {
 		{"behind nginx", key{Nginx, Beat, 1, 512, 10}, func(r *Row) { r.ServerPerMB = 0.1 }, "at or below the best of the peers"},
 		{"not the rate", key{TCP, Saturation, 1, 64, 0}, func(r *Row) { r.Share = 0.97 }, "the full rate"},
 		{"bytes", key{SHM, Lines, 1, 4, 1}, func(r *Row) { r.Moved = 1.04 }, "at most 1.03"},
-		{"data reads", key{SHM, Lines, 1, 4, 50}, func(r *Row) { r.Traffic.Requests = 250 }, "at most a data READ"},
-		{"page reads", key{SHM, Lines, 1, 4, 10}, func(r *Row) { r.Traffic.Pages = 300; r.Traffic.Requests = 400 }, "a page READ by poll"},
+		{"data reads", key{SHM, Lines, 1, 4, 50}, func(r *Row) { r.Traffic.Data = 2000 }, "at most a data READ"},
+		{"page reads", key{SHM, Lines, 1, 4, 10}, func(r *Row) { r.Traffic.Pages = 300 }, "a page READ by poll"},
 		{"failed", key{TCP, Beat, 1, 512, 0}, func(r *Row) { r.Failed = "broken" }, "failed in 3 rounds"},
 	} {
 		rounds := results()

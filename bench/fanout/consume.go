@@ -14,7 +14,7 @@ import (
 
 const (
 	// readyTime is how long consumers may take to connect and get a first record.
-	readyTime = 20 * time.Second
+	readyTime = 40 * time.Second
 	// settleTime bounds one request of the preparations.
 	settleTime = 10 * time.Second
 )
@@ -24,16 +24,16 @@ type traffic struct {
 	Moved    uint64 `json:"moved"`    // bytes
 	Requests uint64 `json:"requests"` // of consumers
 	Pages    uint64 `json:"pages"`    // of these, polls of length pages; of ours alone
+	Data     uint64 `json:"data"`     // and reads of data, a run of bytes in an extent each; of ours alone
 	Durable  uint64 `json:"durable"`  // bytes that came from the store; of ours alone
-	News     uint64 `json:"news"`     // deliveries; of ours alone
 }
 
 func (t traffic) since(b traffic) traffic {
-	return traffic{t.Moved - b.Moved, t.Requests - b.Requests, t.Pages - b.Pages, t.Durable - b.Durable, t.News - b.News}
+	return traffic{t.Moved - b.Moved, t.Requests - b.Requests, t.Pages - b.Pages, t.Data - b.Data, t.Durable - b.Durable}
 }
 
 func (t traffic) add(b traffic) traffic {
-	return traffic{t.Moved + b.Moved, t.Requests + b.Requests, t.Pages + b.Pages, t.Durable + b.Durable, t.News + b.News}
+	return traffic{t.Moved + b.Moved, t.Requests + b.Requests, t.Pages + b.Pages, t.Data + b.Data, t.Durable + b.Durable}
 }
 
 // crowd is the consumers of one process.

@@ -48,7 +48,8 @@
 // # Columns, and keys of JSON
 //
 // MB is 1e6 bytes. Processor time is that of all threads of a process, by the
-// kernel's clock of it. Keys are an interface.
+// kernel's clock of it; what a packet over the loopback takes is its sender's. Keys
+// are an interface.
 //
 //	command, environment     what was run where, on which commit
 //	settings                 seconds (of a window), warm_up_seconds, grace_seconds, rounds, processes
@@ -64,7 +65,7 @@
 //	                                          their sockets, both ways; of ours what was read of the arena, below 1 where Readers of a process
 //	                                          share a read
 //	  durable_share                           of ours: from the store instead of the memory
-//	  traffic                                 of the window: moved, requests, pages (reads of length pages), durable, news (deliveries)
+//	  traffic                                 of the window: moved, requests, pages (reads of length pages), data (reads of data), durable
 //	  failed, failures                        why a cell could not be measured, and in how many rounds
 //	absent                   programs that are not there: program, why
 //	floors                   of a chunk of 4 KiB, in this process: what, usec, least_usec, most_usec

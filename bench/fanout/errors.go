@@ -9,6 +9,8 @@ var (
 	errAbsent = errors.New("not on this machine")
 	// errOrder is returned when a consumer gets a record that is not the next one.
 	errOrder = errors.New("record out of order")
+	// errSilent is returned when consumers get nothing for as long as is measured.
+	errSilent = errors.New("nothing was delivered in the window")
 	// errPeer is returned when a peer answers what it should not.
 	errPeer = errors.New("unexpected answer")
 )

@@ -61,7 +61,6 @@ type readers struct {
 	s        spec
 	clusters []*reader.Cluster
 	opening  chan struct{} // a node sheds questions about shards that come all at once
-	news     atomic.Uint64
 }
 
 // openingMost Readers are opened at once.
@@ -119,7 +118,16 @@ func (r *readers) open(ctx context.Context, c *reader.Cluster, shard int) (*read
 	defer func() { <-r.opening }()
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
-	return c.Reader(ctx, shardOf(r.s.Stream, shard).String(), reader.Earliest())
+	var one *reader.Reader
+	err := pollUntil(ctx, func() (bool, error) { // a node that sheds load says so
+		var err error
+		one, err = c.Reader(ctx, shardOf(r.s.Stream, shard).String(), reader.At(0))
+		if errors.Is(err, wire.ErrBusy) {
+			return false, nil
+		}
+		return true, err
+	})
+	return one, err
 }
 
 func (r *readers) tail(ctx context.Context, one *reader.Reader, shard int, s *sink) error {
@@ -128,7 +136,6 @@ func (r *readers) tail(ctx context.Context, one *reader.Reader, shard int, s *si
 		if err != nil {
 			return err
 		}
-		r.news.Add(1)
 		if err := s.take(shard, b.Data); err != nil {
 			return err
 		}
@@ -136,12 +143,14 @@ func (r *readers) tail(ctx context.Context, one *reader.Reader, shard int, s *si
 }
 
 func (r *readers) traffic() (t traffic) {
-	t.News = r.news.Load()
 	for _, c := range r.clusters {
 		s := c.Stats()
 		t.Moved += s.Bytes
 		t.Requests += s.Requests
 		t.Pages += s.PageReads
+		for _, from := range []reader.Source{reader.FromSHM, reader.FromRDMA, reader.FromTCP} {
+			t.Data += s.Reads[from.String()]
+		}
 		t.Durable += s.DeliveredBy[reader.FromDurable.String()]
 	}
 	return t

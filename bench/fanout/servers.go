@@ -24,8 +24,8 @@ type server struct {
 	dir    string // removed at the end
 }
 
-// startTime is how long a server may take to start.
-const startTime = 20 * time.Second
+// startTime is how long a server may take to start; emulated hosts are slow.
+const startTime = 60 * time.Second
 
 // arenaBytes has room for what the producers of a round write.
 const arenaBytes = 1 << 30

@@ -28,6 +28,9 @@
 // mapping would outlive the node, and show what was true when it died: it is
 // never read after that. A node that is merely stopped keeps being read.
 //
+// Reads are plain copies: aligned 8-byte words are whole, and there is no order
+// between them. Package chunkstore/layout says how to prove what was read.
+//
 // # Waking
 //
 // A memory file that is at least 4 bytes longer than its arena may have a wake word
@@ -46,8 +49,6 @@
 //
 // A process has one thread that waits, however many batches do (Batch.PostWhen), while
 // there are any. It waits 100 ms at most, each batch until its own time; the end of the
-// connection ends both. What wakes it says nothing but that it is to look again.
-//
-// Reads are plain copies: aligned 8-byte words are whole, and there is no order
-// between them. Package chunkstore/layout says how to prove what was read.
+// connection ends both. What wakes it says nothing but that it is to look again; where that
+// is for nothing again and again, it rests for a millisecond in between.
 package local

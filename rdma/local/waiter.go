@@ -17,6 +17,9 @@ const (
 	// that has to know of more bits is ended.
 	waitMost  = 100 * time.Millisecond
 	kickEvery = time.Millisecond
+	// idleRest is how long the goroutine rests when it was woken for nothing twice in so
+	// long a time: a neighbour that is busy must not keep it busy.
+	idleRest = time.Millisecond
 )
 
 // bitsOf returns the bits of n bytes of the arena at an offset.
@@ -72,6 +75,7 @@ type waiter struct {
 		parked  bool   // it waits for news instead
 		started bool
 		stopped bool
+		looks   int // at what the batches wait for
 	}
 }
 
@@ -157,25 +161,36 @@ func (w *waiter) covers(b *Batch) bool {
 // change behind its back changes the word too.
 func (w *waiter) run() {
 	defer close(w.ended)
+	var idle time.Time // when it was woken for nothing
+	last := atomic.LoadUint32(w.word)
 	for {
 		seen := atomic.LoadUint32(w.word)
-		bits, stopped := w.fire()
+		fired, bits, stopped := w.fire()
 		switch {
 		case stopped:
 			return
 		case bits == 0:
 			<-w.news
-		default:
-			futexWait(w.word, seen, bits, w.most)
+			last = atomic.LoadUint32(w.word)
+			continue
+		case fired == 0 && seen != last:
+			now := time.Now()
+			if now.Sub(idle) < idleRest {
+				time.Sleep(idleRest)
+			}
+			idle = now
 		}
+		last = seen
+		futexWait(w.word, seen, bits, w.most)
 	}
 }
 
-// fire makes the batches ready whose conditions hold, and returns what the goroutine
-// is to wait for; 0: for news.
-func (w *waiter) fire() (bits uint32, stopped bool) {
+// fire makes the batches ready whose conditions hold, and returns how many, and what
+// the goroutine is to wait for; 0: for news.
+func (w *waiter) fire() (fired int, bits uint32, stopped bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.mu.looks++
 	for i := 0; i < len(w.mu.batches); {
 		b := w.mu.batches[i]
 		if !b.when.holds(w.arena) {
@@ -185,12 +200,13 @@ func (w *waiter) fire() (bits uint32, stopped bool) {
 		b.when.listed = false
 		b.when.ready <- struct{}{} // has room: it was listed, and is not twice
 		w.mu.batches = without(w.mu.batches, b)
+		fired++
 	}
 	w.mu.asleep = 0
 	if w.mu.parked = len(w.mu.batches) == 0; !w.mu.parked {
 		w.mu.asleep = w.mu.bits
 	}
-	return w.mu.asleep, w.mu.stopped
+	return fired, w.mu.asleep, w.mu.stopped
 }
 
 // stop ends the goroutine, so that nothing looks at the mapping any more.

@@ -199,6 +199,34 @@ func TestRealNoWakeUpIsLostAlone(t *testing.T) {
 	}
 }
 
+// TestRealBusyNeighbour changes another word with the same bit, as fast as it can be.
+func TestRealBusyNeighbour(t *testing.T) {
+	w := wakingServer(t)
+	c := w.dial(t)
+	b := newBatch(t, c, 64)
+	defer b.Release()
+	got := waitFor(t, b, 0, wordAt(0, testEpoch), later())
+	const neighbour = 32 * unitBytes
+	if bitsOf(0, 8) != bitsOf(neighbour, 8) {
+		t.Fatal("no neighbour")
+	}
+	began, changes := time.Now(), 0
+	for ; time.Since(began) < 300*time.Millisecond; changes++ {
+		w.set(neighbour, uint64(changes))
+	}
+	took := time.Since(began)
+	c.waiter.mu.Lock()
+	looks := c.waiter.mu.looks
+	c.waiter.mu.Unlock()
+	if most := 3*int(took/idleRest) + 10; looks > most || changes < 10*looks {
+		t.Errorf("%d looks at %d changes in %s, want at most %d", looks, changes, took, most)
+	}
+	w.set(0, 5)
+	if settled, err := b.Await(later()); !settled || err != nil || binary.LittleEndian.Uint64(got) != 5 {
+		t.Fatalf("%v, %v", settled, err)
+	}
+}
+
 // TestRealOneThreadWaits for however many batches there are.
 func TestRealOneThreadWaits(t *testing.T) {
 	w := wakingServer(t)
