@@ -94,8 +94,8 @@ func (r *Reader) lookAhead(now time.Time) {
 		if r.flying > 0 {
 			last = r.ahead[r.flying-1]
 		}
-		if !r.backlog(&last.order, pub.length) {
-			return
+		if last.to == last.from || !r.backlog(&last.order, pub.length) {
+			return // of a flight that has found a hole already, what follows is itself
 		}
 		from := last.to
 		r.there.find(r.c.roster.Load(), r.h, layout.Extent(from), now)
