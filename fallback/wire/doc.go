@@ -10,6 +10,11 @@
 // over-long, not a Hello at first) ends the connection, because the border of the next frame is unknown; a request that is merely
 // wrong (unknown operation, payload that does not parse) is answered with BadRequest.
 //
+// A connection may be TLS 1.3 (RFC 8446) from its first byte on; a node takes either TLS or plain TCP at one address. Frames know
+// their own borders, so nobody relies on close_notify. Who the client is, its certificate says, or a token in its Hello; a
+// client that is not known is refused with StatusUnknownPeer in reply to its Hello, one that asks for what it may not do with
+// StatusForbidden. Epoch, arena and socket of the Hello's reply are those that the client may read.
+//
 // # Frame
 //
 //	offset size
@@ -32,7 +37,7 @@
 //
 //	op             request                                        good reply
 //	 1 Hello       0 magic "RMAT" | 4 version u16 | 6 str name    0 version u16 | 2 features u32 | 6 node epoch u64 |
-//	               (<= 64)                                        14 arena size u64 | 22 str shm socket path (<= 200,
+//	               (<= 64) | str token (1..255), or nothing       14 arena size u64 | 22 str shm socket path (<= 200,
 //	                                                              empty: none) | str boot id (<= 64)
 //	 2 ReadArena   0 count u16 (1..256) | 2 count x               the bytes, concatenated in request order
 //	               { offset u64, n u32 >= 1 }, sum of n <= 1 MiB

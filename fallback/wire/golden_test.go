@@ -58,6 +58,11 @@ var goldens = []struct {
 	}, `
 		0b000000 | 01 | 00 | 0000 | 0000000000000000 | 88130000 | 3e9f9696 # 11 B, Hello, id 0, 5,000 ms
 		` + text("RMAT") + ` | 0200 | 04 ` + text("tail") + `  # version 2, name`},
+	{"hello request with a token", func() []byte {
+		return frame(Header{Op: OpHello, Budget: 5 * time.Second}, must(HelloRequest{Version: 2, Name: "tail", Token: "secret"}.AppendTo(nil)))
+	}, `
+		12000000 | 01 | 00 | 0000 | 0000000000000000 | 88130000 | 59432d64 # 18 B
+		` + text("RMAT") + ` | 0200 | 04 ` + text("tail") + ` | 06 ` + text("secret") + `  # version 2, name, token`},
 	{"hello reply", func() []byte {
 		return frame(Header{Op: OpHello}, must(HelloReply{
 			Version: 2, Features: FeatureDurable | FeatureRDMA, Epoch: 0x1122334455667788, ArenaSize: 64 << 20, ShmPath: "/s", BootID: "b-1",

@@ -31,13 +31,18 @@ const (
 type HelloRequest struct {
 	Version uint16
 	Name    string // who calls, for logs and metrics; at most MaxName bytes
+	Token   string // a secret that says who it is; at most MaxToken bytes. Empty: none
 }
 
 // AppendTo appends h's payload to dst.
 func (h HelloRequest) AppendTo(dst []byte) ([]byte, error) {
 	dst = append(dst, Magic...)
 	dst = binary.LittleEndian.AppendUint16(dst, h.Version)
-	return appendStr(dst, "client name", h.Name, 0, MaxName)
+	dst, err := appendStr(dst, "client name", h.Name, 0, MaxName)
+	if err != nil || h.Token == "" {
+		return dst, err
+	}
+	return appendStr(dst, "token", h.Token, 1, MaxToken)
 }
 
 // ParseHelloRequest reads a Hello request. A version other than Version gives a *Error of StatusVersion, whatever follows it.
@@ -52,11 +57,19 @@ func ParseHelloRequest(p []byte) (HelloRequest, error) {
 	if h.Version != Version {
 		return h, &Error{Status: StatusVersion, Arg0: Version, Message: fmt.Sprintf("client speaks version %d", h.Version)}
 	}
-	name, err := lastStr(p[helloFixed:], "client name", 0, MaxName, ErrBadRequest)
+	name, rest, err := takeStr(p[helloFixed:], "client name", 0, MaxName, ErrBadRequest)
 	if err != nil {
 		return h, err
 	}
 	h.Name = string(name)
+	if len(rest) == 0 {
+		return h, nil
+	}
+	token, err := lastStr(rest, "token", 1, MaxToken, ErrBadRequest)
+	if err != nil {
+		return h, err
+	}
+	h.Token = string(token)
 	return h, nil
 }
 

@@ -30,6 +30,7 @@ const (
 	MaxPutData  = 4096          // data of one Put; also the greatest from+len
 	MaxOpaque   = 1 << 10       // an RDMAConnect payload, either way
 	MaxName     = 64            // a client's name, a boot id, a lease's owner
+	MaxToken    = 255
 	MaxShmPath  = 200
 	MaxShard    = 139 // 128 of the stream, a slash, 10 digits
 	MaxList     = 4096
@@ -42,7 +43,7 @@ const (
 func (o Op) maxRequest() int {
 	switch o {
 	case OpHello:
-		return helloFixed + 1 + MaxName
+		return helloFixed + 1 + MaxName + 1 + MaxToken
 	case OpReadArena:
 		return readArenaFixed + MaxReads*readArenaEntry
 	case OpRDMAConnect:

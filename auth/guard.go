@@ -1,0 +1,195 @@
+package auth
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// Guard is what a node knows of its clients: certificates, tokens and rules. It
+// follows its files until Close. Any goroutine may use it.
+type Guard struct {
+	settings Settings
+	options  Options
+	w        *watched
+	state    atomic.Pointer[guardState]
+	mu       struct {
+		sync.Mutex
+		changed chan struct{} // closed when state is replaced
+	}
+}
+
+type guardState struct {
+	cert   *tls.Certificate // nil: no TLS
+	roots  *x509.CertPool   // nil: clients are not asked for certificates
+	tokens *tokens          // nil: none are taken
+	rules  *Rules           // nil: everybody who is known may do everything
+}
+
+// OpenGuard reads the files of a node. Of Settings it uses all but Name and Token.
+// Errors match ErrSettings or ErrMaterial.
+func OpenGuard(s Settings, o Options) (*Guard, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	if s.Access != "" && o.Rules == nil {
+		return nil, fmt.Errorf("%w: rules in %s, and nothing that reads them", ErrSettings, s.Access)
+	}
+	if s.Cert == "" { // then no client can show a certificate
+		s.CA = ""
+	}
+	g := &Guard{settings: s, options: o}
+	g.mu.changed = make(chan struct{})
+	warnOpen(o.Logger, s.Key, s.Tokens)
+	if s.Cert == "" && s.Tokens != "" && s.Plain == PlainAllowed {
+		o.Logger.Warn("tokens are taken over plain TCP: whoever sees the packets has the tokens and the data")
+	}
+	var err error
+	g.w, err = watch([]string{caFile(s.CA), s.Cert, s.Key, s.Tokens, s.Access}, o, g.take)
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *Guard) take(content [][]byte) error {
+	var s guardState
+	var err error
+	if s.roots, err = authorities(g.settings.CA, content[0]); err != nil {
+		return err
+	}
+	if s.cert, err = chain(g.settings.Cert, g.settings.Key, content[1], content[2]); err != nil {
+		return err
+	}
+	if content[3] != nil {
+		if s.tokens, err = parseTokens(g.settings.Tokens, content[3]); err != nil {
+			return err
+		}
+	}
+	if content[4] != nil {
+		if s.rules, err = g.options.Rules(g.settings.Access, content[4]); err != nil {
+			return err
+		}
+	}
+	g.state.Store(&s)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.mu.changed)
+	g.mu.changed = make(chan struct{})
+	return nil
+}
+
+// TLS returns the configuration of the node's connections; nil: they have no TLS.
+// Each handshake uses the files as they are then.
+func (g *Guard) TLS() *tls.Config {
+	if g.settings.Cert == "" {
+		return nil
+	}
+	cfg := base()
+	cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		s := g.state.Load()
+		one := base()
+		one.Certificates = []tls.Certificate{*s.cert}
+		if s.roots != nil {
+			one.ClientCAs, one.ClientAuth = s.roots, tls.RequireAndVerifyClientCert
+			if s.tokens != nil {
+				one.ClientAuth = tls.VerifyClientCertIfGiven
+			}
+		}
+		return one, nil
+	}
+	return cfg
+}
+
+// Identify returns who is at the other end of a connection, after its TLS handshake
+// if it has one, given the token that came over it. Errors match ErrUnknown or
+// ErrPlain, and say nothing of what was shown.
+func (g *Guard) Identify(conn net.Conn, token string) (Identity, error) {
+	s := g.state.Load()
+	id := Identity("")
+	if sealed, ok := conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
+		if chains := sealed.ConnectionState().VerifiedChains; len(chains) > 0 {
+			var err error
+			if id, err = OfCertificate(chains[0][0]); err != nil {
+				return "", err
+			}
+		}
+	}
+	if token != "" {
+		if g.settings.Plain == PlainLocal && !private(conn) {
+			return "", fmt.Errorf("%w has been sent over the network: change it, and use TLS, or allow it at the node too (--token-plain)", ErrPlain)
+		}
+		known, err := s.token(token)
+		if err != nil {
+			return "", err
+		}
+		if id == "" {
+			id = known
+		}
+	}
+	switch {
+	case id != "":
+		return id, nil
+	case s.roots == nil && s.tokens == nil:
+		return Anonymous, nil
+	}
+	if _, open := s.rules.Grant(Anonymous); open && s.rules != nil {
+		return Anonymous, nil
+	}
+	return "", fmt.Errorf("%w: it has shown %s", ErrUnknown, s.wanted())
+}
+
+// Token returns who a token belongs to. Errors match ErrUnknown.
+func (g *Guard) Token(token string) (Identity, error) { return g.state.Load().token(token) }
+
+func (s *guardState) token(token string) (Identity, error) {
+	if s.tokens == nil {
+		return "", fmt.Errorf("%w: this node takes no tokens; show a certificate", ErrUnknown)
+	}
+	name, ok := s.tokens.lookup(token)
+	if !ok {
+		return "", fmt.Errorf("%w: its token is none of this node's", ErrUnknown)
+	}
+	return OfToken(name), nil
+}
+
+// wanted says what a client lacks that has shown nothing.
+func (s *guardState) wanted() string {
+	switch {
+	case s.tokens == nil:
+		return "no certificate (--tls-cert, --tls-key)"
+	case s.roots == nil:
+		return "no token (--token)"
+	}
+	return "neither a certificate (--tls-cert, --tls-key) nor a token (--token)"
+}
+
+// Rules returns the rules in force, nil if there are none, and a channel that is
+// closed when the guard's files have changed.
+func (g *Guard) Rules() (*Rules, <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state.Load().rules, g.mu.changed
+}
+
+// Authorise returns what an identity may do now. Errors match ErrForbidden.
+func (g *Guard) Authorise(id Identity) (Grant, error) {
+	grant, ok := g.state.Load().rules.Grant(id)
+	if !ok {
+		return Grant{}, fmt.Errorf("%w: no rule is about %s", ErrForbidden, id)
+	}
+	return grant, nil
+}
+
+// Reload looks at the files now.
+func (g *Guard) Reload() error { return g.w.look() }
+
+// Close ends following the files; what was read last stays in force.
+func (g *Guard) Close() error {
+	g.w.close()
+	return nil
+}
