@@ -163,9 +163,9 @@ func (s *guardState) wanted() string {
 	case s.tokens == nil:
 		return "no certificate (--tls-cert, --tls-key)"
 	case s.roots == nil:
-		return "no token (--token)"
+		return "no token (--token-file)"
 	}
-	return "neither a certificate (--tls-cert, --tls-key) nor a token (--token)"
+	return "neither a certificate (--tls-cert, --tls-key) nor a token (--token-file)"
 }
 
 // Rules returns the rules in force, nil if there are none, and a channel that is

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rmatail/rmatail/chunkstore/cluster"
+	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/rdma"
 )
 
@@ -118,6 +119,10 @@ type Config struct {
 	// Prefetch bounds the bytes that one Reader holds, delivered or read ahead,
 	// 128 KiB to 16 MiB. 1 MiB.
 	Prefetch int
+
+	// Credentials are what nodes are shown, and what is demanded of them; an
+	// *auth.Client has them. They stay the caller's. nil: nothing.
+	Credentials wire.Credentials
 
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: no metrics

@@ -43,7 +43,7 @@ func (s *Server) startReplicas() error {
 	}
 	replicas, err := producer.NewReplicaCache(producer.ReplicaConfig{
 		Source: s.cfg.Cluster, Local: map[string]producer.LocalNode{s.cfg.Node: s.cache}, Store: s.store, Owner: s.cfg.Node,
-		TTL: s.cfg.Arena.TTL, Logger: s.log, Registerer: s.cfg.Registerer,
+		TTL: s.cfg.Arena.TTL, Credentials: s.cfg.Credentials, Logger: s.log, Registerer: s.cfg.Registerer,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)

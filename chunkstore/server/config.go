@@ -9,10 +9,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rmatail/rmatail/auth"
 	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
+	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/rdma"
 )
 
@@ -77,6 +79,11 @@ type Config struct {
 	HTTP string
 	// Limits bound what clients can use up.
 	Limits Limits
+	// Guard says who clients are and what they may do; it stays the caller's. nil:
+	// whoever reaches the node may do everything.
+	Guard *auth.Guard
+	// Credentials are what the node shows to the others of its cluster. nil: nothing.
+	Credentials wire.Credentials
 
 	// EvictEvery is how often expired chunks and lengths are swept. 1 s.
 	EvictEvery time.Duration

@@ -31,6 +31,7 @@ type conn struct {
 	br  *bufio.Reader
 	fr  *wire.FrameReader
 	log *slog.Logger
+	peer
 
 	// Replies of the serve goroutine, and how many they are.
 	out      wire.Replies
@@ -55,6 +56,11 @@ type conn struct {
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
+	if g := s.cfg.Guard; g != nil {
+		if cfg := g.TLS(); cfg != nil {
+			nc = newSealedConn(nc, cfg)
+		}
+	}
 	c := &conn{s: s, nc: nc, log: s.log.With("client", nc.RemoteAddr().String())}
 	l := s.cfg.Limits
 	c.in = input{conn: nc, idle: l.Idle, frame: l.Frame, until: time.Now().Add(l.Handshake)}
@@ -138,12 +144,18 @@ func (c *conn) excused(err error) bool {
 
 // handshake reads the Hello and answers it.
 func (c *conn) handshake() error {
+	if err := c.seal(); err != nil {
+		return err
+	}
 	h, p, err := c.fr.Next()
 	if err != nil {
 		return fmt.Errorf("handshake: %w", err)
 	}
 	c.s.counters.request(h.Op)
 	hello, err := wire.ParseHelloRequest(p)
+	if err == nil {
+		err = c.identify(hello.Token)
+	}
 	var reply []byte
 	if err == nil {
 		reply, err = c.s.hello().AppendTo(nil)
@@ -154,6 +166,9 @@ func (c *conn) handshake() error {
 	}
 	if hello.Name != "" {
 		c.log = c.log.With("name", hello.Name)
+	}
+	if c.s.cfg.Guard != nil {
+		c.log = c.log.With("identity", string(c.id))
 	}
 	c.out.Reply(h, reply)
 	c.in.until = time.Time{}
@@ -183,7 +198,7 @@ func (c *conn) flush() error {
 func (c *conn) flushLocked(out *wire.Replies) error {
 	c.nc.SetWriteDeadline(time.Now().Add(c.s.cfg.Limits.Write)) // fails only on a closed connection, as the write then does
 	c.s.counters.writes.Add(1)
-	err := out.Flush(c.nc)
+	err := c.send(out)
 	if err != nil {
 		c.nc.Close()
 		return fmt.Errorf("replies: %w", err)

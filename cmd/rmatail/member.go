@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -23,7 +24,7 @@ func (f storeFlags) check() error {
 
 // openCluster follows the cluster file, if one is set, else it returns nil.
 func (f storeFlags) openCluster(p *process) (*file.Source, error) {
-	if err := f.check(); err != nil || f.Cluster == "" {
+	if err := errors.Join(f.check(), p.know(f.Cluster)); err != nil || f.Cluster == "" {
 		return nil, err
 	}
 	return file.Open(f.Cluster, file.Options{Logger: p.quiet})

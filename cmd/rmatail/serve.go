@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore"
+	"github.com/rmatail/rmatail/chunkstore/cluster/file"
 	"github.com/rmatail/rmatail/chunkstore/server"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/rdma"
@@ -18,7 +19,7 @@ type serveCmd struct {
 	Cluster string `help:"The file that describes a cluster (YAML): the node takes what it says of --node, follows its changes, and reads it at once on SIGHUP." placeholder:"FILE"`
 	Node    string `help:"With --cluster: which node this is." placeholder:"NAME"`
 
-	Listen string `help:"TCP address for clients; port 0 picks a free one. There is no authentication: keep it inside a trusted network. Default 127.0.0.1:7440." placeholder:"HOST:PORT"`
+	Listen string `help:"TCP address for clients; port 0 picks a free one. Without --tls-cert or --tokens there is no authentication: keep it inside a trusted network. Default 127.0.0.1:7440." placeholder:"HOST:PORT"`
 	Dir    string `help:"Durable directory that this node owns: it takes appends and serves durable reads. Without it the node is a cache only." placeholder:"DIR" type:"path"`
 	HTTP   string `name:"http" help:"Address of /metrics, /healthz and /readyz. Default: none." placeholder:"HOST:PORT"`
 	JSON   bool   `name:"json" help:"When ready, print the addresses as one JSON object on standard output."`
@@ -42,6 +43,9 @@ type serveCmd struct {
 	RDMA     rdmaMode `name:"rdma" help:"Export the arena by RDMA: auto (when it can be had, the default), off or require." placeholder:"WHEN"`
 	Device   string   `help:"RDMA device (default: every usable one)." placeholder:"NAME"`
 	GIDIndex int      `name:"gid-index" help:"GID index, -1 to choose." default:"-1" placeholder:"N"`
+
+	Tokens string `help:"Take clients that show a token: the file of them, a line NAME TOKEN each." placeholder:"FILE"`
+	Access string `help:"Who may do what (YAML): the file of the node's rules. Without it whoever is known may do everything." placeholder:"FILE"`
 
 	MaxConnections int  `help:"Connections at once." default:"4096" placeholder:"N"`
 	UntilEOF       bool `name:"until-eof" hidden:"" help:"Stop when standard input ends: for a parent that may die."`
@@ -96,9 +100,22 @@ func (c *serveCmd) Run(p *process) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg := c.config(p)
+	var described *file.Cluster
 	if source != nil {
 		defer func() { err = errors.Join(err, source.Close()) }()
+		described = source.Current()
+	}
+	guard, err := c.guard(p, described)
+	if err != nil {
+		return err
+	}
+	cfg := c.config(p)
+	cfg.Credentials = p.credentials()
+	if guard != nil {
+		defer func() { err = errors.Join(err, guard.Close()) }()
+		cfg.Guard = guard
+	}
+	if source != nil {
 		cfg.Cluster, cfg.Node = source, c.Node
 	}
 	s, err := server.New(cfg)

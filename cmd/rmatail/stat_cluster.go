@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -22,7 +23,7 @@ const surveyTimeout = 5 * time.Second
 
 // cluster shows the cluster, or one shard of it.
 func (c *statCmd) cluster(p *process) error {
-	if err := c.check(); err != nil {
+	if err := errors.Join(c.check(), p.know(c.Cluster)); err != nil {
 		return err
 	}
 	if c.Shards < 1 {

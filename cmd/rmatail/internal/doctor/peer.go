@@ -27,6 +27,8 @@ type PeerConfig struct {
 	Device   string        // RDMA device, "" the choice
 	GIDIndex int           // -1 the choice
 	Logger   *slog.Logger  // of the libraries; nil: none
+	// Credentials are what the node is shown. nil: nothing.
+	Credentials wire.Credentials
 }
 
 // Peer is what was found out about a node. Its JSON keys are an interface.
@@ -90,7 +92,7 @@ func (t *trial) say(check string, v Verdict, found string, fix ...string) *Findi
 // connect exchanges Hellos.
 func (t *trial) connect(ctx context.Context) bool {
 	begin := time.Now()
-	client, err := wire.Dial(ctx, t.Addr, wire.Options{Name: "rmatail-doctor", Timeout: peerTimeout, Logger: t.Logger})
+	client, err := wire.Dial(ctx, t.Addr, wire.Options{Name: "rmatail-doctor", Timeout: peerTimeout, Credentials: t.Credentials, Logger: t.Logger})
 	if err != nil {
 		t.say("handshake", Fail, err.Error(), dialFix(t.Addr, err)...)
 		return false
