@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -23,11 +22,14 @@ const surveyTimeout = 5 * time.Second
 
 // cluster shows the cluster, or one shard of it.
 func (c *statCmd) cluster(p *process) error {
-	if err := errors.Join(c.check(), p.know(c.Cluster)); err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
 	if c.Shards < 1 {
 		return fmt.Errorf("%w: --shards %d, want 1 or more", errUsage, c.Shards)
+	}
+	if err := p.know(c.Cluster); err != nil {
+		return err
 	}
 	f, err := file.Load(c.Cluster)
 	if err != nil {
