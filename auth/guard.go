@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -105,25 +106,46 @@ func (g *Guard) TLS() *tls.Config {
 	return cfg
 }
 
-// Identify returns who is at the other end of a connection, after its TLS handshake
-// if it has one, given the token that came over it. Errors match ErrUnknown or
-// ErrPlain, and say nothing of what was shown.
-func (g *Guard) Identify(conn net.Conn, token string) (Identity, error) {
-	s := g.state.Load()
-	id := Identity("")
+// Proof is what a peer has shown of who it is.
+type Proof struct {
+	chain  []*x509.Certificate // its own first; nil: none
+	digest [sha256.Size]byte   // of its token
+	token  bool                // it has shown one
+}
+
+// Show returns what the peer at the other end of a connection shows: its
+// certificate, after the TLS handshake if there is one, and the token that came
+// over it, of which a digest is kept. Errors match ErrPlain.
+func (g *Guard) Show(conn net.Conn, token string) (Proof, error) {
+	var p Proof
 	if sealed, ok := conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
-		if chains := sealed.ConnectionState().VerifiedChains; len(chains) > 0 {
-			var err error
-			if id, err = OfCertificate(chains[0][0]); err != nil {
-				return "", err
-			}
-		}
+		p.chain = sealed.ConnectionState().PeerCertificates
 	}
 	if token != "" {
 		if g.settings.Plain == PlainLocal && !private(conn) {
-			return "", fmt.Errorf("%w has been sent over the network: change it, and use TLS, or allow it at the node too (--token-plain)", ErrPlain)
+			return p, fmt.Errorf("%w has been sent over the network: change it, and use TLS, or allow it at the node too (--token-plain)", ErrPlain)
 		}
-		known, err := s.token(token)
+		p.token, p.digest = true, sha256.Sum256([]byte(token))
+	}
+	return p, nil
+}
+
+// Identify returns whom a proof is of, by the certificates and tokens of now. Errors
+// match ErrUnknown, and say nothing of what was shown.
+func (g *Guard) Identify(p Proof) (Identity, error) {
+	s := g.state.Load()
+	id := Identity("")
+	if len(p.chain) > 0 && s.roots != nil {
+		if err := s.verify(p.chain); err != nil {
+			return "", err
+		}
+		var err error
+		if id, err = OfCertificate(p.chain[0]); err != nil {
+			return "", err
+		}
+	}
+	if p.token {
+		known, err := s.token(p.digest)
 		if err != nil {
 			return "", err
 		}
@@ -143,14 +165,25 @@ func (g *Guard) Identify(conn net.Conn, token string) (Identity, error) {
 	return "", fmt.Errorf("%w: it has shown %s", ErrUnknown, s.wanted())
 }
 
-// Token returns who a token belongs to. Errors match ErrUnknown.
-func (g *Guard) Token(token string) (Identity, error) { return g.state.Load().token(token) }
+// verify checks a chain by the authorities of now. The handshake has done so by
+// those of then.
+func (s *guardState) verify(chain []*x509.Certificate) error {
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: s.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		return fmt.Errorf("%w: its certificate: %w", ErrUnknown, err)
+	}
+	return nil
+}
 
-func (s *guardState) token(token string) (Identity, error) {
+func (s *guardState) token(digest [sha256.Size]byte) (Identity, error) {
 	if s.tokens == nil {
 		return "", fmt.Errorf("%w: this node takes no tokens; show a certificate", ErrUnknown)
 	}
-	name, ok := s.tokens.lookup(token)
+	name, ok := s.tokens.lookup(digest)
 	if !ok {
 		return "", fmt.Errorf("%w: its token is none of this node's", ErrUnknown)
 	}

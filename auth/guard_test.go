@@ -59,6 +59,14 @@ func connect(t *testing.T, g *Guard, c *Client) (node net.Conn, err error) {
 	return node, errors.Join(err, writeErr)
 }
 
+func identify(g *Guard, conn net.Conn, token string) (Identity, error) {
+	p, err := g.Show(conn, token)
+	if err != nil {
+		return "", err
+	}
+	return g.Identify(p)
+}
+
 func openGuard(t *testing.T, s Settings) *Guard {
 	t.Helper()
 	g, err := OpenGuard(s, Options{Poll: 20 * time.Millisecond})
@@ -144,7 +152,7 @@ func TestRealIdentities(t *testing.T) {
 				}
 				return
 			}
-			id, err := g.Identify(conn, c.token)
+			id, err := identify(g, conn, c.token)
 			if id != c.want || !errors.Is(err, c.err) {
 				t.Errorf("%q, %v; want %q, %v", id, err, c.want, c.err)
 			}
@@ -160,13 +168,18 @@ var errNo = errors.New("no handshake")
 // remote is a connection that says it comes from another host.
 type remote struct{ net.Conn }
 
+// here is one from this host.
+type here struct{ net.Conn }
+
+func (here) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
 func (remote) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1} }
 
 func TestTokensWithoutTLS(t *testing.T) {
 	file, own := write(t, "tokens", "alice "+secretA+"\n"), write(t, "token", secretA)
 	for _, plain := range []Plain{PlainLocal, PlainAllowed} {
 		g := openGuard(t, Settings{Tokens: file, Plain: plain})
-		id, err := g.Identify(remote{}, secretA)
+		id, err := identify(g, remote{}, secretA)
 		c := openClient(t, Settings{Token: own, Plain: plain})
 		token, sendErr := c.Token(remote{})
 		if plain == PlainAllowed {
@@ -194,7 +207,7 @@ func TestRealFilesChange(t *testing.T) {
 		if err != nil {
 			return ""
 		}
-		id, err := g.Identify(conn, token)
+		id, err := identify(g, conn, token)
 		if err != nil {
 			return ""
 		}
@@ -215,14 +228,14 @@ func TestRealFilesChange(t *testing.T) {
 	if err := g.Reload(); !errors.Is(err, ErrMaterial) {
 		t.Errorf("reload of a broken file: %v", err)
 	}
-	if id, err := g.Token(secretA); id != "token:alice" {
+	if id, err := identify(g, here{}, secretA); id != "token:alice" {
 		t.Errorf("after a broken file: %q, %v", id, err)
 	}
 	if err := os.WriteFile(tokens, []byte("carol "+secretB), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	<-changed
-	if _, err := g.Token(secretA); !errors.Is(err, ErrUnknown) {
+	if _, err := identify(g, here{}, secretA); !errors.Is(err, ErrUnknown) {
 		t.Errorf("a token that was taken away: %v", err)
 	}
 	// Another authority signs from now on. Key and certificate are replaced one after

@@ -26,7 +26,7 @@ type Store interface {
 type LocalNode interface {
 	// Put stores a piece of a chunk, or all of it where the node lacks the prefix
 	// and the put has Whole. The bytes are borrowed until it returns.
-	Put(p layout.Put) error
+	Put(shard layout.Shard, p layout.Put) error
 	// Publish moves a shard's published end, if the publication's ballot is not
 	// below the held one; else the error matches wire.ErrLease.
 	Publish(p layout.Publication) error

@@ -32,6 +32,12 @@ type conn struct {
 	fr  *wire.FrameReader
 	log *slog.Logger
 	peer
+	// standing guards peer against who looks at it from outside; the serve goroutine
+	// needs no lock to read what it has written.
+	standing struct {
+		sync.Mutex
+		known bool
+	}
 
 	// Replies of the serve goroutine, and how many they are.
 	out      wire.Replies
@@ -88,6 +94,7 @@ func (c *conn) serve() {
 		c.s.counters.connectionsBroken.Add(1)
 		c.log.Debug("connection closed", "err", err)
 	}
+	c.leave()
 	c.s.gone(c)
 }
 
@@ -158,7 +165,7 @@ func (c *conn) handshake() error {
 	}
 	var reply []byte
 	if err == nil {
-		reply, err = c.s.hello().AppendTo(nil)
+		reply, err = c.s.hello(&c.peer).AppendTo(nil)
 	}
 	if err != nil {
 		c.refuse(h, err)

@@ -14,7 +14,11 @@ func (c *conn) request(h wire.Header, p []byte) {
 		c.refuse(h, errClosing)
 		return
 	}
-	var err error
+	err := c.mayDo(h.Op)
+	if err != nil {
+		c.refuse(h, err)
+		return
+	}
 	switch h.Op {
 	case wire.OpReadArena:
 		err = c.readArena(h, p)
@@ -30,6 +34,10 @@ func (c *conn) request(h wire.Header, p []byte) {
 		err = c.lease(h, p)
 	case wire.OpPing:
 		c.out.Header(h, 0)
+	case wire.OpName:
+		if err = c.name(p); err == nil {
+			c.out.Header(h, 0)
+		}
 	default:
 		err = c.beside(h, p)
 	}
@@ -45,7 +53,7 @@ func (c *conn) readArena(h wire.Header, p []byte) error {
 	if err != nil {
 		return err
 	}
-	mem := c.s.arena.Bytes()
+	mem := c.memory.arena.Bytes()
 	size := uint64(len(mem))
 	for i := range reads.Len() {
 		if r := reads.At(i); r.Off > size || uint64(r.N) > size-r.Off {
@@ -67,7 +75,11 @@ func (c *conn) put(p []byte) error {
 	if err != nil {
 		return err
 	}
-	return c.s.cache.Put(layout.Put{
+	cache, err := c.cacheOf(req.ShardHash)
+	if err != nil {
+		return err
+	}
+	return cache.Put(layout.Put{
 		Shard: req.ShardHash, Chunk: req.Chunk, From: int(req.From), CRC: req.CRC, Data: req.Data,
 	})
 }
@@ -90,7 +102,11 @@ func (c *conn) publish(p []byte) error {
 	if req.Flags&wire.ShardSealed != 0 {
 		e.Flags |= layout.FlagSealed
 	}
-	return c.s.cache.Publish(layout.Publication{
+	cache, err := c.cacheFor(shard)
+	if err != nil {
+		return err
+	}
+	return cache.Publish(layout.Publication{
 		Shard: shard, Entry: e.Seal(shard.Hash(req.Incarnation)), Ballot: layout.Ballot(req.Ballot),
 	})
 }
@@ -100,7 +116,15 @@ func (c *conn) lease(h wire.Header, p []byte) error {
 	if err != nil {
 		return err
 	}
-	held, err := c.s.cache.Lease(req)
+	shard, err := parseShard(req.Shard)
+	if err != nil {
+		return err
+	}
+	cache, err := c.leaseCache(shard, req.Action)
+	if err != nil {
+		return err
+	}
+	held, err := cache.Lease(req)
 	if err != nil {
 		return err
 	}

@@ -52,39 +52,38 @@ func rdmaRefusal(err error) error {
 	return err
 }
 
-// startRDMA exports the arena, or says why consumers have to do without.
-func (s *Server) startRDMA() error {
+// startRDMA exports a memory, or says why consumers have to do without.
+func (s *Server) startRDMA(m *memory) error {
 	switch s.cfg.RDMAMode {
 	case RDMAOff:
-		s.rdmaReason = "switched off (--rdma=off)"
+		m.rdmaReason = "switched off (--rdma=off)"
 		return nil
 	case RDMARequire, RDMAAuto:
 	}
-	e, err := s.parts.export(s.cfg.RDMA, s.arena.Bytes())
+	e, err := s.parts.export(s.cfg.RDMA, m.arena.Bytes())
 	switch {
 	case err == nil:
-		s.export = e
-		s.closers.add("RDMA export", e.Close)
-		s.log.Info("arena is readable over RDMA")
+		m.export = e
+		s.log.Info("arena is readable over RDMA", "tenant", m.tenant)
 		return nil
 	case s.cfg.RDMAMode == RDMARequire:
 		return fmt.Errorf("%w, set it to auto to serve without: %w", ErrRDMA, err)
 	}
-	s.rdmaReason = err.Error()
+	m.rdmaReason = err.Error()
 	s.log.Warn("serving without RDMA", "reason", err)
 	return nil
 }
 
 // rdmaConnect connects a queue pair that lives as long as the connection.
 func (c *conn) rdmaConnect(ctx context.Context, h wire.Header, p []byte) error {
-	if c.s.export == nil {
-		return &wire.Error{Status: wire.StatusNoRDMA, Message: c.s.rdmaReason}
+	if c.memory.export == nil {
+		return &wire.Error{Status: wire.StatusNoRDMA, Message: c.memory.rdmaReason}
 	}
 	if err := wire.CheckOpaque(p); err != nil {
 		return err
 	}
 	local, remote := address(c.nc.LocalAddr()), address(c.nc.RemoteAddr())
-	answer, pair, err := c.s.export.accept(ctx, p, local, remote)
+	answer, pair, err := c.memory.export.accept(ctx, p, local, remote)
 	if err != nil {
 		return rdmaRefusal(err)
 	}

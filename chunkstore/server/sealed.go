@@ -8,7 +8,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/rmatail/rmatail/auth"
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
@@ -93,30 +92,4 @@ func (c *conn) send(out *wire.Replies) error {
 		return err
 	}
 	return s.out.Flush()
-}
-
-// peer is who a client is and what it may do. It changes only before the first
-// request is answered.
-type peer struct {
-	id auth.Identity
-	auth.Grant
-}
-
-// identify finds out who the client is, from its certificate or its token.
-func (c *conn) identify(token string) error {
-	c.peer = peer{auth.Anonymous, auth.Everything()}
-	g := c.s.cfg.Guard
-	if g == nil {
-		return nil
-	}
-	id, err := g.Identify(c.nc, token)
-	if err != nil {
-		return &wire.Error{Status: wire.StatusUnknownPeer, Message: err.Error()}
-	}
-	grant, err := g.Authorise(id)
-	if err != nil {
-		return &wire.Error{Status: wire.StatusForbidden, Message: err.Error()}
-	}
-	c.peer = peer{id, grant}
-	return nil
 }

@@ -25,10 +25,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.retains() && !s.serving.start(s.retention) {
 		return ErrClosed
 	}
+	if s.cfg.Guard != nil && !s.serving.start(s.followRules) {
+		return ErrClosed
+	}
 	if !s.serving.start(s.evictions) || !s.serving.start(func() { failed <- s.accept() }) {
 		return ErrClosed
 	}
-	s.log.Info("serving", "listen", s.Addr().String(), "socket", s.socketPath, "rdma", s.export != nil, "durable", s.store != nil, "arena_bytes", len(s.arena.Bytes()))
+	s.log.Info("serving", "listen", s.Addr().String(), "socket", s.Socket(), "rdma", s.main().export != nil, "durable", s.store != nil, "arena_bytes", len(s.main().arena.Bytes()))
 	var err error
 	select {
 	case <-ctx.Done():
@@ -124,7 +127,7 @@ func (s *Server) evictions() {
 		case <-s.serving.Done():
 			return
 		case <-t.C:
-			s.arena.Evict(s.cfg.Arena.Clock())
+			s.evict()
 			if s.appenders != nil {
 				s.appenders.sweep()
 				s.forsakeDeleted()

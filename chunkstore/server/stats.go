@@ -68,8 +68,8 @@ type Stats struct {
 }
 
 const (
-	opSlots     = int(wire.OpFill) + 1      // slot 0: unknown operations
-	statusSlots = int(wire.StatusLease) + 1 // slot 0: others
+	opSlots     = int(wire.OpName) + 1          // slot 0: unknown operations
+	statusSlots = int(wire.StatusForbidden) + 1 // slot 0: others
 )
 
 // counters are what Stats counts as it goes.
@@ -123,8 +123,8 @@ func (s *Server) panicked(value any) error {
 func (s *Server) Stats() Stats {
 	c := &s.counters
 	st := Stats{
-		Node: s.cfg.Node, Epoch: s.arena.Epoch(), UptimeSeconds: time.Since(s.started).Seconds(),
-		Listen: s.Addr().String(), Socket: s.socketPath, SocketReason: s.socketReason, RDMA: s.rdmaReason == "", RDMAReason: s.rdmaReason,
+		Node: s.cfg.Node, Epoch: s.main().arena.Epoch(), UptimeSeconds: time.Since(s.started).Seconds(),
+		Listen: s.Addr().String(), Socket: s.Socket(), SocketReason: s.main().socketReason, RDMA: s.main().rdmaReason == "", RDMAReason: s.main().rdmaReason,
 		Connections: int(c.connections.Load()), ConnectionsTotal: c.connectionsTotal.Load(), ConnectionsRefused: c.connectionsOver.Load(), ConnectionsBroken: c.connectionsBroken.Load(),
 		Requests: make(map[string]uint64), Refusals: make(map[string]uint64), InFlight: int(c.inFlight.Load()),
 		Writes: c.writes.Load(), ArenaReads: c.arenaReads.Load(), ArenaReadBytes: c.arenaReadBytes.Load(),
@@ -132,7 +132,7 @@ func (s *Server) Stats() Stats {
 		DurableReads: c.durableReads.Load(), DurableReadBytes: c.durableReadBytes.Load(),
 		SegmentsRemoved: c.segmentsRemoved.Load(), SegmentBytesRemoved: c.segmentBytesRemoved.Load(),
 		QueuePairs: int(c.queuePairs.Load()), Panics: c.panics.Load(),
-		Arena: s.arena.Stats(),
+		Arena: s.main().arena.Stats(),
 	}
 	for i := range c.requests {
 		if n := c.requests[i].Load(); n > 0 {
@@ -154,8 +154,10 @@ func (s *Server) Stats() Stats {
 	if s.filler != nil {
 		st.Fills, st.FillBytes = s.filler.fills.Load(), s.filler.bytes.Load()
 	}
-	if s.socket != nil {
-		st.SharedMemory = s.socket.Conns()
+	for _, m := range s.memories.now.Load().of {
+		if m.socket != nil {
+			st.SharedMemory += m.socket.Conns()
+		}
 	}
 	if s.appenders != nil {
 		st.Appenders = s.appenders.count()

@@ -38,7 +38,8 @@
 //	op             request                                        good reply
 //	 1 Hello       0 magic "RMAT" | 4 version u16 | 6 str name    0 version u16 | 2 features u32 | 6 node epoch u64 |
 //	               (<= 64) | str token (1..255), or nothing       14 arena size u64 | 22 str shm socket path (<= 200,
-//	                                                              empty: none) | str boot id (<= 64)
+//	                                                              empty: none) | str boot id (<= 64) | str ticket
+//	                                                              (1..64), or nothing
 //	 2 ReadArena   0 count u16 (1..256) | 2 count x               the bytes, concatenated in request order
 //	               { offset u64, n u32 >= 1 }, sum of n <= 1 MiB
 //	 3 RDMAConnect opaque, 1..1,024                               opaque, 1..1,024
@@ -65,10 +66,12 @@
 //	               release) | 21 str owner (<= 64) | str shard
 //	13 Fill        0 incarnation u64 | 8 extent u64 | 16 str      0 end u64
 //	               shard
+//	15 Name        0 incarnation u64 | 8 str shard                empty
 //
 // A shard is its canonical name "stream/NNNN", 1..139 bytes; its syntax is chunkstore/layout's business. Shard flags: bit 0
 // sealed. Features: bit 0 a durable store is served, bit 1 RDMA is served,
-// bit 2 Fill is answered.
+// bit 2 Fill is answered, bit 4 a Name is wanted: it says which shard a hash stands for, on its connection, in the Puts that
+// were sent behind it, so that a node that does not let everybody write everything can tell what is put.
 //
 // # Leases
 //
@@ -89,7 +92,7 @@
 // # Which requests may be sent again
 //
 // A request whose reply did not come (deadline, lost connection) may or may not have been carried out. Safe to repeat, on
-// any connection: Hello, ReadArena, Stat, ReadDurable, List, NodeStat and Ping, which change nothing; Lease, because
+// any connection: Hello, ReadArena, Stat, ReadDurable, List, NodeStat, Ping and Name, which change nothing; Lease, because
 // the same ballot is granted again, and ends no other; Fill, which changes what is in the arena and no byte of it; Put, because the bytes of a
 // chunk at a position never change; Publish, because a node keeps the greatest length of an incarnation, so that a late
 // duplicate is stale and not wrong. Append is safe only with an explicit offset: when the first attempt was carried out, the

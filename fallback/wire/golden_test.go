@@ -71,6 +71,18 @@ var goldens = []struct {
 		1d000000 | 01 | 00 | 0000 | 0000000000000000 | 00000000 | 53597d61
 		0200 | 03000000 | 8877665544332211 | 0000000400000000 # version, features, epoch, 64 MiB
 		02 2f73 | 03 622d31                                  # /s, b-1`},
+	{"hello reply with a ticket", func() []byte {
+		return frame(Header{Op: OpHello}, must(HelloReply{Version: 2, Epoch: 1, ArenaSize: 4096, ShmPath: "/s", BootID: "b", Ticket: "t1"}.AppendTo(nil)))
+	}, `
+		1e000000 | 01 | 00 | 0000 | 0000000000000000 | 00000000 | 9441b938
+		0200 | 00000000 | 0100000000000000 | 0010000000000000
+		02 2f73 | 01 62 | 02 7431                            # /s, b, t1`},
+	{"name request", func() []byte {
+		n := Name{Incarnation: 7, Shard: []byte("a/0001")}
+		return frame(Header{Op: OpName, ID: 3}, must(n.AppendTo(nil)))
+	}, `
+		0f000000 | 0f | 00 | 0000 | 0300000000000000 | 00000000 | 7bc47688
+		0700000000000000 | 06 ` + text("a/0001")},
 	{"read arena request", func() []byte {
 		return frame(Header{Op: OpReadArena, ID: 0x10002, Budget: 30 * time.Millisecond}, must(AppendReadArena(nil, []ArenaRead{{4096, 512}, {1 << 33, 65536}})))
 	}, `

@@ -15,6 +15,7 @@ const (
 	FeatureDurable Features = 1 << 0
 	FeatureRDMA    Features = 1 << 1
 	FeatureFill    Features = 1 << 2 // it answers Fill
+	FeatureNames   Features = 1 << 4 // it wants a Name before the first Put of a shard on a connection
 )
 
 const (
@@ -81,6 +82,8 @@ type HelloReply struct {
 	ArenaSize uint64 // bytes; ReadArena offsets lie in [0, ArenaSize)
 	ShmPath   string // Unix socket that hands out the arena to processes of the same host; empty: none
 	BootID    string // kernel boot id of the node's host: equal ids mean the same running kernel
+	// Ticket opens the shm socket as long as the connection lives; at most MaxName bytes. Empty: none is wanted there.
+	Ticket string
 }
 
 // AppendTo appends h's payload to dst.
@@ -93,7 +96,10 @@ func (h HelloReply) AppendTo(dst []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	return appendStr(dst, "boot id", h.BootID, 0, MaxName)
+	if dst, err = appendStr(dst, "boot id", h.BootID, 0, MaxName); err != nil || h.Ticket == "" {
+		return dst, err
+	}
+	return appendStr(dst, "ticket", h.Ticket, 1, MaxName)
 }
 
 // ParseHelloReply reads a Hello reply. A version other than Version gives a *Error of StatusVersion.
@@ -114,9 +120,16 @@ func ParseHelloReply(p []byte) (HelloReply, error) {
 	if err != nil {
 		return h, err
 	}
-	boot, err := lastStr(rest, "boot id", 0, MaxName, ErrMalformed)
+	boot, rest, err := takeStr(rest, "boot id", 0, MaxName, ErrMalformed)
 	if err != nil {
 		return h, err
+	}
+	if len(rest) > 0 {
+		ticket, err := lastStr(rest, "ticket", 1, MaxName, ErrMalformed)
+		if err != nil {
+			return h, err
+		}
+		h.Ticket = string(ticket)
 	}
 	h.ShmPath, h.BootID = string(path), string(boot)
 	return h, nil

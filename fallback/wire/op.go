@@ -19,6 +19,7 @@ const (
 	OpPing        Op = 11
 	OpLease       Op = 12
 	OpFill        Op = 13
+	OpName        Op = 15
 )
 
 // Limits on lengths, in bytes, and on counts.
@@ -64,6 +65,8 @@ func (o Op) maxRequest() int {
 		return leaseFixed + 1 + MaxName + 1 + MaxShard
 	case OpFill:
 		return fillFixed + 1 + MaxShard
+	case OpName:
+		return nameFixed + 1 + MaxShard
 	case OpNodeStat, OpPing:
 		return 0
 	}
@@ -74,7 +77,7 @@ func (o Op) maxRequest() int {
 // is false for OpAppend: that one may be repeated only with an explicit offset (see the package comment).
 func (o Op) Repeatable() bool {
 	switch o {
-	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing, OpLease, OpFill:
+	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing, OpLease, OpFill, OpName:
 		return true
 	}
 	return false
@@ -109,6 +112,8 @@ func (o Op) String() string {
 		return "Lease"
 	case OpFill:
 		return "Fill"
+	case OpName:
+		return "Name"
 	}
 	return "Op(" + strconv.Itoa(int(o)) + ")"
 }

@@ -193,7 +193,7 @@ func (t *trial) tryShm(ctx context.Context) {
 		t.say("peer-shm", Warn, "the node is on this host, but offers no shared memory"+t.reason("socket_reason"), "rmatail serve --socket /run/rmatail/arena.sock ...")
 		return
 	}
-	conn, err := local.Dial(ctx, h.ShmPath, h.Epoch)
+	conn, err := local.Dialer{Ticket: []byte(h.Ticket)}.Dial(ctx, h.ShmPath, h.Epoch)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		t.say("peer-shm", Warn, fmt.Sprintf("the node is on this host, but user %d may not open its socket: %v", os.Geteuid(), err), "chgrp GROUP "+h.ShmPath+"   # a group of this user; or rmatail serve --socket PATH in a directory that both may enter")
