@@ -57,6 +57,9 @@ func parseTokens(path string, content []byte) (*tokens, error) {
 		names[name], digests[digest] = true, true
 		t.names, t.digests = append(t.names, name), append(t.digests, digest)
 	}
+	if len(t.names) == 0 { // a file that is just being written, perhaps
+		return nil, fmt.Errorf("%w: %s: no token in it", ErrMaterial, path)
+	}
 	return t, nil
 }
 

@@ -36,6 +36,7 @@ func TestMistakesOfTokens(t *testing.T) {
 		"a " + secretA + "\na " + secretB:       "f:2: a name for the second time",
 		"a " + secretA + "\x01":                 "f:1: a token with a character",
 		strings.Repeat("n", 65) + " " + secretA: "f:1: a name of 65 bytes",
+		"# none\n":                              "f: no token in it",
 		"\n\n" + secretA + "\n":                 "f:3: 1 words",
 	} {
 		_, err := parseTokens("f", []byte(text))

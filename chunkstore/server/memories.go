@@ -48,7 +48,17 @@ type holdings struct {
 type memories struct {
 	now     atomic.Pointer[holdings]
 	changed <-chan struct{} // the guard's, at the start
-	mu      sync.Mutex      // held while now is replaced, and while a user enters
+	mu      struct {
+		sync.Mutex           // held while now is replaced, and while a user enters
+		left       []*memory // replaced, and not closed yet
+	}
+}
+
+// leave keeps a memory that was replaced for the end of the node.
+func (m *memories) leave(x *memory) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.left = append(m.mu.left, x)
 }
 
 // enter returns the memory of a tenant, and counts a user in; nil: there is none.
@@ -83,6 +93,9 @@ func (s *Server) startMemories() error {
 		var errs []error
 		for _, m := range s.memories.now.Load().of {
 			errs = append(errs, m.shut(), m.arena.Close())
+		}
+		for _, m := range s.memories.mu.left { // nobody else is left
+			errs = append(errs, m.arena.Close())
 		}
 		return errors.Join(errs...)
 	})

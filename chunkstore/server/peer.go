@@ -189,7 +189,7 @@ func (c *conn) name(p []byte) error {
 		return err
 	}
 	shard, err := parseShard(req.Shard)
-	if err != nil || c.names == nil {
+	if err != nil || c.peer.rules == nil {
 		return err // nobody asks for names here: nothing is wrong with one
 	}
 	if _, err := c.cacheFor(shard); err != nil {

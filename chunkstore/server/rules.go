@@ -119,7 +119,7 @@ func (s *Server) renew(rules *auth.Rules, names map[string]bool) (errs []error) 
 			continue
 		}
 		if !s.serving.start(func() { s.bury(m) }) {
-			errs = append(errs, fmt.Errorf("old memory of tenant %q: %w", m.tenant, ErrClosed))
+			s.memories.leave(m) // the node is going down, and closes it at the end
 		}
 	}
 	return errs
