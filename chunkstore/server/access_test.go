@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -423,8 +424,22 @@ func TestRealUsersAtTheSocket(t *testing.T) {
 func TestRealRevocation(t *testing.T) {
 	grants := theGrants()
 	grants["anna"] = auth.Grant{Read: auth.Patterns{"*"}, Tenant: "a"}
+	grants["writer"] = auth.Grant{Append: auth.Patterns{"a-*"}, Tenant: "a"}
 	a := serveAccess(t, theTenants, grants, nil)
 	alice, anna, bob := a.as("alice"), a.as("anna"), a.as("bob")
+	lone := serveAccess(t, theTenants, grants, nil) // a node of which only who reads nothing loses something
+	writer, reader := lone.as("writer"), lone.as("anna")
+	without := maps.Clone(grants)
+	delete(without, "writer")
+	lone.change(theTenants, without)
+	select {
+	case <-writer.Lost():
+	case <-time.After(patience):
+		t.Fatal("who only appends is not cut off")
+	}
+	if _, err := reader.Call(t.Context(), wire.OpPing, nil, nil); err != nil {
+		t.Errorf("a reader is cut off with who reads nothing: %v", err)
+	}
 	admin := durable.NewRemote(a.as("admin"))
 	appendPattern(t, admin, shardOf("a-logs"), 0, 100_000)
 	kept, err := local.Dialer{Ticket: []byte(alice.Hello().Ticket)}.Dial(t.Context(), alice.Hello().ShmPath, 0)
