@@ -3,14 +3,17 @@ package server
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +21,7 @@ import (
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
+	"github.com/rmatail/rmatail/rdma"
 	"github.com/rmatail/rmatail/rdma/local"
 )
 
@@ -385,6 +389,47 @@ func TestRealTenantsOverTCPAndSharedMemory(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Each tenant's memory is exported by itself, and a client's queue pairs are made at
+// its own tenant's: nobody else's key is ever sent to it.
+func TestRealTenantsOverRDMA(t *testing.T) {
+	a := &access{t: t, tokens: secretFile(t, "tokens", ""), file: secretFile(t, "access", "0")}
+	a.write(theGrants())
+	a.rules = rulesOf(t, theTenants, theGrants())
+	cfg := testConfig(t)
+	cfg.RDMAMode = RDMARequire
+	cfg.Guard = openGuard(t, auth.Settings{Tokens: a.tokens, Access: a.file}, auth.Options{Rules: func(string, []byte) (*auth.Rules, error) { return a.rules, nil }})
+	a.guard = cfg.Guard
+	var exports atomic.Int64
+	a.Server = serveParts(t, cfg, parts{export: func(_ rdma.Config, mem []byte) (export, error) {
+		exports.Add(1)
+		return fakeExport{connect: func([]byte) ([]byte, io.Closer, error) {
+			h, err := layout.ParseHeader(mem)
+			return binary.LittleEndian.AppendUint64(nil, h.Epoch), counted{&exports}, err
+		}}, nil
+	}})
+	if n := exports.Load(); n != 3 {
+		t.Fatalf("%d exports, want one for each tenant and one for the rest", n)
+	}
+	seen := map[uint64]string{}
+	for _, who := range []string{"alice", "bob", "carol"} {
+		c := a.as(who)
+		answer, err := c.Call(t.Context(), wire.OpRDMAConnect, []byte("offer"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		epoch := binary.LittleEndian.Uint64(answer)
+		if epoch != c.Hello().Epoch || seen[epoch] != "" {
+			t.Errorf("%s is connected to the memory of epoch %x, its own is %x; seen before: %q", who, epoch, c.Hello().Epoch, seen[epoch])
+		}
+		seen[epoch] = who
+	}
+	grants := theGrants()
+	delete(grants, "bob")
+	before := a.memories.now.Load().of["b"]
+	a.change(theTenants, grants)
+	eventually(t, "the memory of who was shut out is exported anew", func() bool { return a.memories.now.Load().of["b"] != before })
 }
 
 // A ticket is worth nothing after its connection.
