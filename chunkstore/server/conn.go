@@ -53,6 +53,9 @@ type conn struct {
 	}
 	pairs pairs
 	lines lines
+	// known ends its being a stranger: with its Hello, or its end.
+	known  func()
+	client *client // nil before the Hello
 
 	// write is the right to write to nc.
 	write struct {
@@ -94,6 +97,7 @@ func (c *conn) serve() {
 		c.s.counters.connectionsBroken.Add(1)
 		c.log.Debug("connection closed", "err", err)
 	}
+	c.known()
 	c.leave()
 	c.s.gone(c)
 }
@@ -125,6 +129,9 @@ func (c *conn) frames() error {
 		}
 		c.s.counters.request(h.Op)
 		c.request(h, p)
+		if err := c.pace(); err != nil {
+			return err
+		}
 		c.gathered++
 		if c.gathered >= gatherMax || c.out.Size() >= c.s.cfg.Limits.FlushBytes || !c.fr.Ready() {
 			if err := c.flush(); err != nil {
@@ -177,6 +184,7 @@ func (c *conn) handshake() error {
 	if c.s.cfg.Guard != nil {
 		c.log = c.log.With("identity", string(c.id))
 	}
+	c.known()
 	c.out.Reply(h, reply)
 	c.in.until = time.Time{}
 	c.in.border(c.br.Buffered() - c.lent(h))

@@ -63,7 +63,9 @@ func (c *conn) identify(token string) error {
 	if c.s.memories.now.Load().turn != held.turn {
 		return errNoMemory // the rules have changed under it: see takeUp
 	}
-	return nil
+	client, err := c.s.clients.enter(c.clientName(), c.s.cfg.Limits.ClientConnections)
+	c.client = client
+	return err
 }
 
 func (p *peer) prove(g *auth.Guard, nc net.Conn, rules *auth.Rules, token string) (err error) {
@@ -91,6 +93,9 @@ func (c *conn) leave() {
 		c.s.tickets.remove(c.ticket)
 	}
 	c.memory.users.Done()
+	if c.client != nil {
+		c.s.clients.leave(c.client)
+	}
 }
 
 // stale says whether the client would be somebody else now, or might do other

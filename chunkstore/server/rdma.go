@@ -82,13 +82,16 @@ func (c *conn) rdmaConnect(ctx context.Context, h wire.Header, p []byte) error {
 	if err := wire.CheckOpaque(p); err != nil {
 		return err
 	}
+	if !c.s.placePair(c.client) {
+		return &wire.Error{Status: wire.StatusBusy, Message: "queue pairs of this client, or of all, are at the node's limit; close some, or read over TCP"}
+	}
 	local, remote := address(c.nc.LocalAddr()), address(c.nc.RemoteAddr())
 	answer, pair, err := c.memory.export.accept(ctx, p, local, remote)
 	if err != nil {
+		c.s.leavePair(c.client)
 		return rdmaRefusal(err)
 	}
-	c.s.counters.queuePairs.Add(1)
-	old, ok := c.pairs.add(&countedPair{pair, c.s})
+	old, ok := c.pairs.add(&countedPair{pair, c.s, c.client})
 	if err := old.Close(); err != nil {
 		c.log.Warn("queue pair was not closed cleanly", "err", err)
 	}
@@ -110,12 +113,33 @@ func address(a net.Addr) netip.Addr {
 // countedPair keeps the number of queue pairs right.
 type countedPair struct {
 	io.Closer
-	s *Server
+	s      *Server
+	client *client
 }
 
 func (p *countedPair) Close() error {
-	p.s.counters.queuePairs.Add(-1)
+	p.s.leavePair(p.client)
 	return p.Closer.Close()
+}
+
+// placePair counts a queue pair of a client in, if there is room for one. Those that
+// a connection replaces are counted until they are closed.
+func (s *Server) placePair(c *client) bool {
+	if s.counters.queuePairs.Add(1) > int64(s.cfg.Limits.QueuePairsTotal) {
+		s.counters.queuePairs.Add(-1)
+		return false
+	}
+	if !c.addPair(s.cfg.Limits.ClientQueuePairs) {
+		s.counters.queuePairs.Add(-1)
+		return false
+	}
+	return true
+}
+
+// leavePair undoes placePair.
+func (s *Server) leavePair(c *client) {
+	s.counters.queuePairs.Add(-1)
+	c.removePair()
 }
 
 // closersOf closes several as one.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/rmatail/rmatail/fallback/wire"
@@ -79,13 +80,22 @@ func (s *Server) admit(nc net.Conn) {
 		nc.Close()
 		return
 	}
+	from := host(nc)
+	if !s.strangers.enter(from, s.cfg.Limits.Strangers) {
+		s.counters.connections.Add(-1)
+		s.counters.connectionsOver.Add(1)
+		nc.Close()
+		return
+	}
 	s.counters.connectionsTotal.Add(1)
 	c := newConn(s, nc)
+	c.known = sync.OnceFunc(func() { s.strangers.leave(from) })
 	s.conns.Lock()
 	s.conns.open[c] = struct{}{}
 	s.conns.Unlock()
 	if !s.serving.start(c.serve) {
 		c.end()
+		c.known()
 		nc.Close()
 		s.gone(c)
 	}

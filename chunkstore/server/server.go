@@ -25,6 +25,8 @@ type Server struct {
 	store     *durable.Dir // nil: a cache alone
 	memories  memories
 	tickets   tickets
+	clients   clients
+	strangers strangers
 	replicas  *producer.ReplicaCache // nil without a store
 	appenders *appenders             // nil without a store
 	filler    *filler                // nil: Fill is refused

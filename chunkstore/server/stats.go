@@ -84,6 +84,7 @@ type counters struct {
 	durableReads, durableReadBytes                       atomic.Uint64
 	segmentsRemoved, segmentBytesRemoved                 atomic.Uint64
 	panics                                               atomic.Uint64
+	paced                                                atomic.Uint64 // requests that waited for their client's rate
 }
 
 func (c *counters) request(op wire.Op) {
