@@ -19,7 +19,8 @@ type Arena struct {
 	cfg    Config
 	header layout.Header
 	memory *memory
-	mem    []byte // the arena: memory.bytes without the rest of the last huge page
+	mem    []byte // the arena: memory.bytes without what is behind it
+	spare  []byte
 	start  time.Time
 
 	extents, pages region
@@ -60,13 +61,13 @@ func New(cfg Config) (*Arena, error) {
 		rand.Read(b[:]) // never fails: crypto/rand
 		cfg.Epoch = binary.LittleEndian.Uint64(b[:])
 	}
-	m, err := newMemory(g.Size(), cfg.HugePages, cfg.MLock)
+	m, err := newMemory(g.Size()+SpareSize, cfg.HugePages, cfg.MLock)
 	if err != nil {
 		return nil, err
 	}
 	a := &Arena{
 		cfg: cfg, header: layout.Header{Geometry: g, Epoch: cfg.Epoch},
-		memory: m, mem: m.bytes[:g.Size():g.Size()], start: cfg.Clock(),
+		memory: m, mem: m.bytes[:g.Size():g.Size()], spare: m.bytes[g.Size():][:SpareSize:SpareSize], start: cfg.Clock(),
 		extents: region{newTable(g.ExtentSets, cfg.TTL), g.ExtentIdentity, g.ExtentSlot, layout.ExtentSize},
 		pages:   region{newTable(g.PageSets, cfg.PageTTL), g.PageIdentity, g.PageSlot, layout.PageSize},
 	}
@@ -79,6 +80,14 @@ func New(cfg Config) (*Arena, error) {
 // it with a NIC. It is read-only by contract, changes at any time, and dies at
 // Close: what it read must be validated as package layout says.
 func (a *Arena) Bytes() []byte { return a.mem }
+
+// SpareSize is what the memory file has behind the arena, at least.
+const SpareSize = 4096
+
+// Spare returns the bytes behind the arena in the memory file, which are zero until
+// somebody writes them, and die at Close. They are no part of the arena: they are
+// for what hands the file out (rdma/local), to tell consumers of this host of news.
+func (a *Arena) Spare() []byte { return a.spare }
 
 // File returns the sealed memory file behind the arena, to hand to consumers on
 // this host. The arena owns it: do not close it. It may be longer than the arena
@@ -139,6 +148,7 @@ func (a *Arena) hide(r *region, index uint32) {
 	slot := a.mem[at:][:r.slotSize]
 	if r.slotSize == layout.PageSize {
 		clear(slot)
+		a.published(index, -1)
 		return
 	}
 	first := a.header.Geometry.Descriptors(index)

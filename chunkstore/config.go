@@ -70,6 +70,10 @@ type Config struct {
 	Clock func() time.Time
 	// Epoch names this arena to consumers: another epoch is another arena. 0: random.
 	Epoch uint64
+	// Published is told of each change of a length page, its index and that of the
+	// entry (negative: all of them), after it and under the page's lock: it must be quick,
+	// and call no method of the arena. nil: nobody is.
+	Published func(page uint32, entry int)
 	// Evicted is for tests.
 	Evicted Evicted
 }

@@ -46,7 +46,15 @@ func (a *Arena) Publish(p layout.Publication) error {
 	a.update(offset, held, next.Seal(hash))
 	r.ways[index].modified = now
 	a.counters.publishes.Add(1)
+	a.published(index, p.Shard.EntryOffset()/layout.EntrySize)
 	return nil
+}
+
+// published tells who wants to know that a length page has changed.
+func (a *Arena) published(index uint32, entry int) {
+	if a.cfg.Published != nil {
+		a.cfg.Published(index, entry)
+	}
 }
 
 // merge decides what the entry becomes.

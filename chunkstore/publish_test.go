@@ -2,6 +2,7 @@ package chunkstore
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -141,5 +142,34 @@ func TestPageLivesByAnyEntry(t *testing.T) {
 	}
 	if _, ok := look.entry(idle, 9); !ok {
 		t.Error("the idle shard's entry is gone")
+	}
+}
+
+// TestPublishedTellsOfEveryChange is told after it, with the entry's index.
+func TestPublishedTellsOfEveryChange(t *testing.T) {
+	type change struct {
+		page  uint32
+		entry int
+	}
+	var told []change
+	var lengths []uint64
+	var a *Arena
+	a = newArena(t, Config{Bytes: oneSet, Published: func(page uint32, entry int) {
+		told = append(told, change{page, entry})
+		if entry >= 0 {
+			lengths = append(lengths, layout.LoadWord(a.Bytes(), a.Geometry().PageSlot(page)+uint64(entry)*layout.EntrySize))
+		}
+	}})
+	s := layout.Shard{Stream: "told", Number: 130}
+	for _, length := range []uint64{5, 9} {
+		if err := a.Publish(layout.Publication{Shard: s, Entry: layout.Entry{Length: length, Incarnation: 1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(told) != 2 || told[0] != told[1] || told[0].entry != 2 || !slices.Equal(lengths, []uint64{5, 9}) {
+		t.Fatalf("told of %v, with lengths %v", told, lengths)
+	}
+	if spare := a.Spare(); len(spare) != SpareSize || &spare[0] != &a.memory.bytes[len(a.Bytes())] || slices.ContainsFunc(spare, func(b byte) bool { return b != 0 }) {
+		t.Errorf("spare of %d bytes", len(spare))
 	}
 }

@@ -96,7 +96,9 @@ type Config struct {
 	RDMA rdma.Config
 
 	// PollMin and PollMax bound the interval between polls of the length pages:
-	// PollMin while bytes flow, PollMax when idle. 1 ms and 100 ms.
+	// PollMin while bytes flow, PollMax when idle. 1 ms and 100 ms. Where a node tells
+	// of news (over tcp, and over shm on Linux), it is not polled but waited for, unless
+	// both are the same: that is an interval that was asked for.
 	PollMin, PollMax time.Duration
 	// ReadTimeout bounds one memory read, after which the next transport is
 	// tried. 250 ms.
@@ -149,6 +151,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	return c, nil
 }
+
+// pollsOnly reports whether pages are polled also where a node would tell of news.
+func (c Config) pollsOnly() bool { return c.PollMin == c.PollMax }
 
 // pollFloor keeps the poller from taking a whole core.
 const pollFloor = 10 * time.Microsecond

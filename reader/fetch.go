@@ -13,6 +13,9 @@ const aheadMost = 7
 
 // read fetches what is published at the position from one replica: a relaxed read.
 func (r *Reader) read(a action, pub published, now time.Time) {
+	if r.handed(a) {
+		return
+	}
 	i := r.here.pick(a.whom, a.path, -1, &r.late, now, int(a.to-a.from), rand.Uint64())
 	if i < 0 {
 		return
@@ -259,6 +262,9 @@ func (r *Reader) missed(f *flight, why reason) {
 // noted counts why a flight has not brought a byte. It reports whether that was to
 // be expected: a partial replica that lacks it.
 func (r *Reader) noted(f *flight, why reason) (expected bool) {
+	if f.hot {
+		r.f.chill()
+	}
 	r.places.forget(f.via.epoch)
 	lacks := why == reasonHole || why == reasonShort
 	if lacks && len(r.here.ro.peers) > 1 {

@@ -36,6 +36,8 @@ type order struct {
 	timeout  time.Duration // of each of its batches
 	// alone: nobody does anything else until the flight has landed.
 	alone bool
+	// hot: it was copied from what a watch has brought.
+	hot bool
 }
 
 // cost is what the order takes of its device's budget.

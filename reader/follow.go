@@ -32,6 +32,8 @@ type follow struct {
 		statAt   time.Time // when to ask the store for its length
 		statRest time.Duration
 		readers  []*Reader
+		hot      hot  // what came along with the last news
+		cold     bool // it was not right
 	}
 }
 

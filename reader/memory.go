@@ -30,6 +30,20 @@ type batch interface {
 	Release()
 }
 
+// waker is a batch that can wait for news where the memory is, so that who follows a
+// shard is told instead of asking again and again. A transport's batches may be such.
+type waker interface {
+	batch
+	// Wakes reports whether they can at the other end: a node may be older.
+	Wakes() bool
+	// When adds a condition: that the 8-byte word of the arena at an offset, a multiple
+	// of 8, has another value. false: there is no room for one more.
+	When(offset, value uint64) bool
+	// PostWhen is Post, except that the reads are carried out when one of the conditions
+	// holds, or at a time, before the deadline, with what there is then.
+	PostWhen(until, deadline time.Time) error
+}
+
 // spinner is a batch that can post and wait a little in one call to the device.
 type spinner interface {
 	PostSpin(deadline time.Time) error

@@ -24,11 +24,13 @@ type page struct {
 	at    []whereabouts // at each of holders.peers, once polled
 	polls uint          // for a second opinion now and then
 	// late is since when a replica has not answered that was asked; zero: none.
-	late time.Time
+	late  time.Time
+	watch watch
 	// Of the poll under way.
-	asked uint64 // bits of the replicas that are not to be asked again
-	heard bool   // one has answered
-	good  bool   // one has said all there is to say
+	covered bool   // needs none
+	asked   uint64 // bits of the replicas that are not to be asked again
+	heard   bool   // one has answered
+	good    bool   // one has said all there is to say
 }
 
 // holders are the metadata replicas of a page under one roster.

@@ -31,6 +31,7 @@ type path struct {
 	failures  atomic.Int32
 	// born is the origin of the latencies' clock.
 	born  time.Time
+	wakes bool    // its batches may wait at the node for news
 	small latency // of reads that are answered in few packets
 	large latency
 }
@@ -56,7 +57,8 @@ func newPath(m memory, from Source, epoch uint64, timeout time.Duration) (*path,
 	if h.Epoch != epoch {
 		return nil, fmt.Errorf("%w: epoch %x in memory, %x in the handshake: the node restarted meanwhile", layout.ErrForeign, h.Epoch, epoch)
 	}
-	return &path{memory: m, source: from, epoch: epoch, geometry: h.Geometry, born: time.Now()}, nil
+	w, wakes := b.(waker)
+	return &path{memory: m, source: from, epoch: epoch, geometry: h.Geometry, born: time.Now(), wakes: wakes && w.Wakes()}, nil
 }
 
 // latencyOf returns the average that reads of so many bytes belong to.

@@ -3,6 +3,7 @@ package reader
 import (
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
@@ -15,6 +16,7 @@ import (
 // One goroutine, owned by the Cluster.
 type poller struct {
 	c        *Cluster
+	mu       sync.Mutex // guards all that follows, and the poller's part of pages, for the goroutines that watch
 	interval time.Duration
 	ro       *roster
 	visits   map[*peer]*visit
@@ -26,6 +28,7 @@ type poller struct {
 	options []option // of one page, as page.at
 	vias    []*path  // of the options
 	moved   bool     // a shard has
+	grown   uint64   // by how many bytes they have
 }
 
 const (
@@ -53,28 +56,49 @@ func (p *poller) run() {
 		case <-timer.C:
 		case <-p.c.pollNow:
 		case v := <-p.landed:
-			v.late = false
-			p.moved = false
-			if p.take(v, time.Now()); !p.moved {
-				continue
+			if pause, ok := p.takeLate(v); ok {
+				timer.Reset(pause)
 			}
-			p.interval = p.c.cfg.PollMin
-			timer.Reset(p.pause())
 			continue
 		}
-		if p.poll(time.Now()) {
-			p.interval = p.c.cfg.PollMin
-		} else {
-			p.interval = min(p.interval*5/4+time.Microsecond, p.c.cfg.PollMax)
-		}
-		timer.Reset(p.pause())
+		timer.Reset(p.pollOnce())
 	}
+}
+
+// pollOnce polls, and returns the time to the next poll.
+func (p *poller) pollOnce() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.poll(time.Now()) {
+		p.interval = p.c.cfg.PollMin
+	} else {
+		p.interval = min(p.interval*5/4+time.Microsecond, p.c.cfg.PollMax)
+	}
+	return p.pause()
+}
+
+// takeLate takes a visit that was late. When it has news it returns the time to the next
+// poll.
+func (p *poller) takeLate(v *visit) (pause time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v.late = false
+	p.moved = false
+	if p.take(v, time.Now()); !p.moved {
+		return 0, false
+	}
+	p.interval = p.c.cfg.PollMin
+	return p.pause(), true
 }
 
 // pause returns the time to the next poll. Up to an eighth of jitter keeps the
 // processes of a site out of step.
 func (p *poller) pause() time.Duration {
-	d := p.interval - time.Duration(rand.Int64N(int64(p.interval)/8+1))
+	d := p.interval
+	if p.quiet() {
+		d = watchFor
+	}
+	d -= time.Duration(rand.Int64N(int64(d)/8 + 1))
 	for _, v := range p.visits {
 		if v.late { // others are to be asked soon
 			return min(d, p.c.cfg.HedgeDelay)
@@ -94,6 +118,9 @@ func (p *poller) poll(now time.Time) (moved bool) {
 	p.todo = p.todo[:0]
 	for _, g := range pages {
 		g.settle(p.ro)
+		if g.covered = !p.c.cfg.pollsOnly() && p.covered(g, now); g.covered {
+			continue
+		}
 		if g.late.IsZero() || now.Sub(g.late) >= p.c.cfg.HedgeDelay {
 			p.todo = append(p.todo, g)
 		}
@@ -107,7 +134,7 @@ func (p *poller) poll(now time.Time) (moved bool) {
 	}
 	for _, g := range pages {
 		switch {
-		case len(*g.shards.Load()) == 0:
+		case g.covered || len(*g.shards.Load()) == 0:
 		case g.heard:
 			g.hush(false)
 		case g.late.IsZero():
@@ -278,6 +305,9 @@ func (p *poller) take(v *visit, now time.Time) {
 			pages++
 			bytes += len(l.bytes)
 		}
+		if a := &l.along; a.f != nil && v.err == nil {
+			p.c.alongRead(a, v.peer)
+		}
 		if seat := l.page.seat(v.peer); seat >= 0 {
 			p.page(v, l, seat, now)
 		}
@@ -322,7 +352,11 @@ func (p *poller) page(v *visit, l *look, seat int, now time.Time) {
 	if l.bytes == nil { // the batch was full
 		return
 	}
+	before := p.moved
+	p.moved = false
 	valid, behind, wanted := p.entries(l, bit, reachable, now)
+	g.watch.seen(v, l.shards, valid && !wanted, p.moved)
+	p.moved = p.moved || before
 	if behind {
 		w.behind = min(max(2*w.behind, behindMin), behindMax)
 		w.behindUntil = now.Add(w.behind)
@@ -342,7 +376,12 @@ func (p *poller) page(v *visit, l *look, seat int, now time.Time) {
 func (p *poller) entries(l *look, bit, reachable uint64, now time.Time) (valid, behind, wanted bool) {
 	for _, f := range l.shards {
 		e := layout.ParseEntry(l.bytes, f.shard.EntryOffset()-l.first)
+		l.along.bring(&l.page.watch.hint, e)
+		was := f.published().length
 		why, moved := f.entry(e, now)
+		if moved {
+			p.grown += e.Length - was
+		}
 		if e.Incarnation == 0 {
 			want, known := f.missed(bit, reachable)
 			wanted, behind = wanted || want, behind || known

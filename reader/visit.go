@@ -16,6 +16,7 @@ type look struct {
 	index      uint32
 	sets       [2][]byte
 	bytes      []byte // the part; nil: not read
+	along      along  // of a watch
 }
 
 // visit is the reading of length pages at one node: the places that are not known
@@ -37,7 +38,8 @@ type visit struct {
 	of   *path // whose b is
 	size int
 
-	late bool // another goroutine waits for it
+	late  bool      // another goroutine waits for it
+	until time.Time // of a watch: when the node answers at the latest; zero: at once
 }
 
 type visitState int
@@ -133,6 +135,9 @@ func (v *visit) finish() {
 }
 
 func (v *visit) took(since time.Time) {
+	if !v.until.IsZero() { // the node has waited
+		return
+	}
 	v.via.took(time.Now(), 0, v.posted, latest(since, v.posted))
 }
 

@@ -18,7 +18,8 @@
 // candidate sets of 16 ways, and lives in at most one way of them. An index is
 // set*16 + way, and is the same in the identity, descriptor and slot arrays.
 // There are no pointers in remote memory, only identities. The memory object may
-// be longer than its arena (whole huge pages); the rest of it is zero.
+// be longer than its arena: what is behind it is no part of the format (whole huge
+// pages, and the word by which package rdma/local tells a host's consumers of news).
 //
 // # Header
 //

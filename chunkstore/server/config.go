@@ -119,6 +119,10 @@ type Limits struct {
 	InFlight int
 	// InFlightBytes are the bytes of appends of one connection that wait. 8 MiB.
 	InFlightBytes int
+	// Waits are the requests of one connection that wait for news of a length page,
+	// and AllWaits those of all, each of up to 5 KiB. 64 and 16,384.
+	Waits    int
+	AllWaits int
 	// AppendBytes are those of all connections. 64 MiB.
 	AppendBytes int
 	// DurableReads are the durable reads of all connections on the disk at once. 16.
@@ -162,6 +166,8 @@ func (l Limits) withDefaults() Limits {
 	l.QueuePairsTotal = cmp.Or(l.QueuePairsTotal, 4096)
 	l.InFlight = cmp.Or(l.InFlight, 64)
 	l.InFlightBytes = cmp.Or(l.InFlightBytes, 8<<20)
+	l.Waits = cmp.Or(l.Waits, 64)
+	l.AllWaits = cmp.Or(l.AllWaits, 16384)
 	l.AppendBytes = cmp.Or(l.AppendBytes, 64<<20)
 	l.DurableReads = cmp.Or(l.DurableReads, 16)
 	l.DurableBytes = cmp.Or(l.DurableBytes, 32<<20)
@@ -249,7 +255,7 @@ func (l Limits) validate() error {
 		{"queue pairs of a client", l.ClientQueuePairs, 1}, {"bytes of a client", l.ClientBytes, 1 << 20}, {"requests per second", l.RequestsPerSecond, 0},
 		{"queue pairs of all", l.QueuePairsTotal, 1}, {"in-flight requests", l.InFlight, 1}, {"in-flight bytes", l.InFlightBytes, 1 << 20},
 		{"append bytes", l.AppendBytes, 1 << 20}, {"durable reads", l.DurableReads, 1}, {"durable bytes", l.DurableBytes, 1 << 20},
-		{"appenders", l.Appenders, 1}, {"writers", l.Writers, 1}, {"flush bytes", l.FlushBytes, 1}, {"queue pairs", l.QueuePairs, 1},
+		{"appenders", l.Appenders, 1}, {"writers", l.Writers, 1}, {"flush bytes", l.FlushBytes, 1}, {"waits", l.Waits, 1}, {"waits of all connections", l.AllWaits, 1}, {"queue pairs", l.QueuePairs, 1},
 	} {
 		if n.value < n.least {
 			return fmt.Errorf("%w: limit of %d %s, want at least %d", ErrConfig, n.value, n.name, n.least)

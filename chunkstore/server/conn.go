@@ -57,10 +57,19 @@ type conn struct {
 	known  func()
 	client *client // nil before the Hello
 
+	// waiting are the AwaitArena requests that are not answered.
+	waiting struct {
+		sync.Mutex
+		n      int
+		newest *wait
+	}
+
 	// write is the right to write to nc.
 	write struct {
 		sync.Mutex
-		out wire.Replies // of the requests that run beside
+		out   wire.Replies // of the requests that run beside
+		spout spout
+		write func(vec [][]byte) int // the spout's
 	}
 }
 
@@ -77,6 +86,8 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c.fr = wire.NewFrameReader(c.br)
 	c.life, c.end = context.WithCancel(s.life)
 	c.pairs.limit = l.QueuePairs
+	c.write.spout.open(nc)
+	c.write.write = c.write.spout.write
 	return c
 }
 
@@ -88,6 +99,7 @@ func (c *conn) serve() {
 	if err := c.pairs.close(); err != nil {
 		c.log.Warn("queue pair was not closed cleanly", "err", err)
 	}
+	c.endWaits()
 	c.work.Wait() // each within its own deadline
 	c.nc.Close()
 	switch {

@@ -24,6 +24,12 @@
 // arena read that was pipelined behind. What exceeds a limit is refused with
 // wire.ErrBusy; nothing queues without bound.
 //
+// A request that waits for news of a length page (AwaitArena) has no goroutine: it
+// lies in a list of its page, bounded for each connection and for all. A publish
+// looks at one word when nobody waits for its page, else it has a goroutine of the
+// node's compare what they wait for; who has news is answered in a goroutine of its
+// own, so that a client which does not read holds up no other.
+//
 // Appends of one connection to one shard keep their order, and so do their
 // replies. Those of all connections go through one queue for each shard, that of
 // its producer.Appender, so that one flush serves them together. A full queue

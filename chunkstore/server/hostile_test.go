@@ -105,7 +105,7 @@ func TestRealNoisePayloads(t *testing.T) {
 	nc := rawDial(t, s)
 	greet(t, nc)
 	id := uint64(0)
-	for op := wire.OpReadArena; op <= wire.OpFill+1; op++ {
+	for op := wire.OpReadArena; op <= wire.OpAwaitArena+1; op++ {
 		if op == wire.OpAppend {
 			continue // noise can be a fair append
 		}

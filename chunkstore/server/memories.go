@@ -9,6 +9,7 @@ import (
 
 	"github.com/rmatail/rmatail/auth"
 	"github.com/rmatail/rmatail/chunkstore"
+	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/rdma/local"
 )
@@ -28,6 +29,9 @@ type memory struct {
 	socketPath string
 	// socketReason says why there is no shared memory; empty if there is.
 	socketReason string
+
+	waits      *waits
+	deliverers sync.WaitGroup // goroutines of waits
 
 	// users are the connections that may read it: it is unmapped when they are gone.
 	users sync.WaitGroup
@@ -123,15 +127,44 @@ func (s *Server) newMemory(t auth.Tenant) (*memory, error) {
 			cfg.Bytes = uint64(t.Arena)
 		}
 	}
+	m := &memory{tenant: t.Name}
+	cfg.Published = m.published
 	a, err := chunkstore.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	m := &memory{tenant: t.Name, arena: a, cache: arenaNode{a}}
+	m.arena, m.cache, m.waits = a, arenaNode{a}, newWaits(a, &s.waiting)
 	if err := errors.Join(s.startSocket(m), s.startRDMA(m)); err != nil {
 		return nil, errors.Join(err, m.shut(), a.Close())
 	}
 	return m, nil
+}
+
+// published tells who waits for news of a length page: on this host and elsewhere.
+func (m *memory) published(page uint32, entry int) {
+	if m.socket != nil {
+		at, n := m.arena.Geometry().PageSlot(page), layout.PageSize
+		if entry >= 0 {
+			at, n = at+uint64(entry)*layout.EntrySize, layout.EntrySize
+		}
+		m.socket.Wake(at, n)
+	}
+	m.waits.published(page)
+}
+
+// deliver starts what answers who waits for news of a memory; false: the node ends.
+func (s *Server) deliver(m *memory) bool {
+	for range deliverers {
+		m.deliverers.Add(1)
+		if !s.serving.start(func() {
+			defer m.deliverers.Done()
+			m.waits.deliver(s.serving.Done())
+		}) {
+			m.deliverers.Done()
+			return false
+		}
+	}
+	return true
 }
 
 // shut closes the ways to the memory: no consumer gets in, and queue pairs and keys

@@ -22,6 +22,8 @@ func (c *conn) request(h wire.Header, p []byte) {
 	switch h.Op {
 	case wire.OpReadArena:
 		err = c.readArena(h, p)
+	case wire.OpAwaitArena:
+		err = c.awaitArena(h, p)
 	case wire.OpPut:
 		if err = c.put(p); err == nil {
 			c.out.Header(h, 0)
@@ -53,13 +55,10 @@ func (c *conn) readArena(h wire.Header, p []byte) error {
 	if err != nil {
 		return err
 	}
-	mem := c.memory.arena.Bytes()
-	size := uint64(len(mem))
-	for i := range reads.Len() {
-		if r := reads.At(i); r.Off > size || uint64(r.N) > size-r.Off {
-			return &wire.Error{Status: wire.StatusBadRequest, Message: fmt.Sprintf("read of %d B at %d is outside of the arena of %d B", r.N, r.Off, size)}
-		}
+	if err := c.memory.inArena(reads); err != nil {
+		return err
 	}
+	mem := c.memory.arena.Bytes()
 	c.out.Header(h, reads.Total())
 	for i := range reads.Len() {
 		r := reads.At(i)
@@ -68,6 +67,28 @@ func (c *conn) readArena(h wire.Header, p []byte) error {
 	c.s.counters.arenaReads.Add(uint64(reads.Len()))
 	c.s.counters.arenaReadBytes.Add(uint64(reads.Total()))
 	return nil
+}
+
+// inArena checks what needs the arena's size.
+func (m *memory) inArena(reads wire.ArenaReads) error {
+	size := uint64(len(m.arena.Bytes()))
+	for i := range reads.Len() {
+		if r := reads.At(i); r.Off > size || uint64(r.N) > size-r.Off {
+			return &wire.Error{Status: wire.StatusBadRequest, Message: fmt.Sprintf("read of %d B at %d is outside of the arena of %d B", r.N, r.Off, size)}
+		}
+	}
+	return nil
+}
+
+// gather gathers the reply to a request whose reads were checked, as readArena does.
+func (c *conn) gather(out *wire.Replies, h wire.Header, total int, reads []wire.ArenaRead) {
+	mem := c.memory.arena.Bytes()
+	out.Header(h, total)
+	for _, r := range reads {
+		out.Bytes(mem[r.Off : r.Off+uint64(r.N)])
+	}
+	c.s.counters.arenaReads.Add(uint64(len(reads)))
+	c.s.counters.arenaReadBytes.Add(uint64(total))
 }
 
 func (c *conn) put(p []byte) error {

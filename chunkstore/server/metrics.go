@@ -44,6 +44,7 @@ func newCollector(s *Server) *collector {
 	label("refusals_total", "Refused requests by status.", "status", func(s Stats) map[string]uint64 { return s.Refusals })
 	count("writes_total", "Writes of gathered replies to sockets.", func(s Stats) float64 { return float64(s.Writes) })
 	gauge("in_flight", "Requests that wait for a disk or a device.", func(s Stats) float64 { return float64(s.InFlight) })
+	gauge("waiting", "Requests that wait for news of a length page.", func(s Stats) float64 { return float64(s.Waiting) })
 	count("arena_reads_total", "Arena ranges read over TCP. Reads over shared memory and RDMA are invisible to the node.", func(s Stats) float64 { return float64(s.ArenaReads) })
 	count("arena_read_bytes_total", "Arena bytes read over TCP.", func(s Stats) float64 { return float64(s.ArenaReadBytes) })
 	count("appends_total", "Appends by clients.", func(s Stats) float64 { return float64(s.Appends) })

@@ -147,16 +147,12 @@ func (p *peer) mayRead(shard layout.Shard) error {
 	return p.forbidden("read of", shard)
 }
 
-// opWatch is the operation that waits for a change of the arena, and tells as much of
-// it as a read.
-const opWatch = wire.Op(14)
-
 // mayDo refuses operations that are about no shard, for who may not do them at all.
 func (p *peer) mayDo(op wire.Op) error {
 	switch {
 	case p.rules == nil:
 		return nil
-	case (op == wire.OpReadArena || op == wire.OpRDMAConnect || op == opWatch) && !p.reads:
+	case (op == wire.OpReadArena || op == wire.OpRDMAConnect || op == wire.OpAwaitArena) && !p.reads:
 		return &wire.Error{Status: wire.StatusForbidden, Message: fmt.Sprintf("memory holds more than %s may read: a tenant for these streams would give them memory of their own", p.id)}
 	case op == wire.OpNodeStat && p.grant.Role < auth.RoleAdmin:
 		return &wire.Error{Status: wire.StatusForbidden, Message: fmt.Sprintf("statistics of the node, for %s, who is no admin", p.id)}

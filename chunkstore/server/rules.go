@@ -100,6 +100,7 @@ func (s *Server) renew(rules *auth.Rules, names map[string]bool) (errs []error) 
 		m, err := s.newMemory(t)
 		if err == nil {
 			next.of[name] = m
+			s.deliver(m) // or the node ends, and nobody waits
 			continue
 		}
 		errs = append(errs, fmt.Errorf("memory of tenant %q: %w", name, err))
@@ -128,12 +129,14 @@ func (s *Server) renew(rules *auth.Rules, names map[string]bool) (errs []error) 
 // closed is a memory without its ways.
 func (m *memory) closed() *memory {
 	const why = "closed with the last change of the rules"
-	return &memory{tenant: m.tenant, arena: m.arena, cache: m.cache, rdmaReason: why, socketReason: why}
+	return &memory{tenant: m.tenant, arena: m.arena, cache: m.cache, waits: m.waits, rdmaReason: why, socketReason: why}
 }
 
 // bury unmaps a memory when nobody reads it any more.
 func (s *Server) bury(m *memory) {
 	m.users.Wait()
+	close(m.waits.ended)
+	m.deliverers.Wait()
 	if err := m.arena.Close(); err != nil {
 		s.log.Warn("old memory was not closed cleanly", "tenant", m.tenant, "err", err)
 	}

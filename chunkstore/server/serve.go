@@ -29,6 +29,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.cfg.Guard != nil && !s.serving.start(s.followRules) {
 		return ErrClosed
 	}
+	for _, m := range s.memories.now.Load().of {
+		if !s.deliver(m) {
+			return ErrClosed
+		}
+	}
 	if !s.serving.start(s.evictions) || !s.serving.start(func() { failed <- s.accept() }) {
 		return ErrClosed
 	}
@@ -189,6 +194,9 @@ func (s *Server) stop(ctx context.Context) error {
 	s.log.Info("shutting down", "connections", s.counters.connections.Load(), "in_flight", s.counters.inFlight.Load())
 	s.closing.Store(true)
 	s.listener.Close() // a second time in closers, where it is no error
+	for _, m := range s.memories.now.Load().of {
+		m.waits.stop()
+	}
 	s.work.close()
 	err := s.drain(ctx)
 	if err != nil { // cut off who hangs, and give them a moment to notice

@@ -30,6 +30,7 @@ type Server struct {
 	replicas  *producer.ReplicaCache // nil without a store
 	appenders *appenders             // nil without a store
 	filler    *filler                // nil: Fill is refused
+	waiting   atomic.Int64           // AwaitArena requests that have not been answered
 	writers   *producer.Workers
 	bootID    string
 	listener  net.Listener
@@ -163,6 +164,7 @@ func (s *Server) hello(p *peer) wire.HelloReply {
 		Version: wire.Version, Epoch: p.memory.arena.Epoch(), ArenaSize: uint64(len(p.memory.arena.Bytes())), BootID: s.bootID,
 	}
 	if p.reads {
+		h.Features |= wire.FeatureAwait
 		h.ShmPath, h.Ticket = p.memory.socketPath, p.ticket
 	}
 	if p.names != nil {

@@ -53,7 +53,7 @@ func (s *Server) listenSocket(m *memory, path string) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSocket, err)
 	}
-	cfg := local.ListenConfig{Logger: s.log, MaxConns: s.cfg.Limits.Connections}
+	cfg := local.ListenConfig{Logger: s.log, MaxConns: s.cfg.Limits.Connections, Word: m.arena.Spare()}
 	if s.cfg.Guard != nil {
 		cfg.Admit = func(uid uint32, ticket []byte) error { return s.admitLocal(m.tenant, uid, ticket) }
 	}

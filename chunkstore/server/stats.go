@@ -37,6 +37,7 @@ type Stats struct {
 	Requests           map[string]uint64 `json:"requests"`            // by operation
 	Refusals           map[string]uint64 `json:"refusals"`            // by status
 	InFlight           int               `json:"in_flight"`           // that wait for a disk or a device
+	Waiting            int               `json:"waiting"`             // that wait for news of a length page
 
 	Writes           uint64 `json:"writes"`      // of replies to sockets; less than requests, as those gather
 	ArenaReads       uint64 `json:"arena_reads"` // ranges read over TCP
@@ -127,7 +128,7 @@ func (s *Server) Stats() Stats {
 		Node: s.cfg.Node, Epoch: s.main().arena.Epoch(), UptimeSeconds: time.Since(s.started).Seconds(),
 		Listen: s.Addr().String(), Socket: s.Socket(), SocketReason: s.main().socketReason, RDMA: s.main().rdmaReason == "", RDMAReason: s.main().rdmaReason,
 		Connections: int(c.connections.Load()), ConnectionsTotal: c.connectionsTotal.Load(), ConnectionsRefused: c.connectionsOver.Load(), ConnectionsBroken: c.connectionsBroken.Load(),
-		Requests: make(map[string]uint64), Refusals: make(map[string]uint64), InFlight: int(c.inFlight.Load()),
+		Requests: make(map[string]uint64), Refusals: make(map[string]uint64), InFlight: int(c.inFlight.Load()), Waiting: int(s.waiting.Load()),
 		Writes: c.writes.Load(), ArenaReads: c.arenaReads.Load(), ArenaReadBytes: c.arenaReadBytes.Load(),
 		Appends: c.appends.Load(), AppendBytes: c.appendBytes.Load(),
 		DurableReads: c.durableReads.Load(), DurableReadBytes: c.durableReadBytes.Load(),

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/rmatail/rmatail/auth"
+	benchfanout "github.com/rmatail/rmatail/bench/fanout"
 	benchread "github.com/rmatail/rmatail/bench/read"
 	"github.com/rmatail/rmatail/bench/service"
 	benchsink "github.com/rmatail/rmatail/bench/sink"
@@ -59,7 +60,7 @@ func exitCode(stderr io.Writer, err error) int {
 	switch {
 	case errors.Is(err, reader.ErrGap), errors.Is(err, wire.ErrOutOfRetention):
 		return exitGap
-	case errors.Is(err, errUsage), errors.Is(err, auth.ErrSettings), errors.Is(err, reader.ErrConfig), errors.Is(err, server.ErrConfig), errors.Is(err, layout.ErrName), errors.Is(err, benchsink.ErrConfig), errors.Is(err, service.ErrConfig), errors.Is(err, benchread.ErrConfig):
+	case errors.Is(err, errUsage), errors.Is(err, auth.ErrSettings), errors.Is(err, reader.ErrConfig), errors.Is(err, server.ErrConfig), errors.Is(err, layout.ErrName), errors.Is(err, benchsink.ErrConfig), errors.Is(err, service.ErrConfig), errors.Is(err, benchread.ErrConfig), errors.Is(err, benchfanout.ErrConfig):
 		return exitUsage
 	}
 	return exitError

@@ -45,6 +45,8 @@ type cli struct {
 
 	DemoConsumer   demoConsumerCmd   `cmd:"" hidden:"" help:"One consumer of the demo."`
 	BenchReadFloor benchReadFloorCmd `cmd:"" hidden:"" help:"The plain server of bench read."`
+
+	BenchFanoutPart benchFanoutPartCmd `cmd:"" hidden:"" help:"One process of bench fanout."`
 }
 
 // process is what a command gets from its surroundings.

@@ -29,6 +29,7 @@ type Batch struct {
 	state state
 	reads []wire.ArenaRead
 	spans []span
+	words []wire.ArenaWord // conditions
 	calls []*wire.Call
 	dst   [][]byte
 	head  []byte
@@ -67,11 +68,7 @@ func (b *Batch) Post(deadline time.Time) error {
 		return err
 	}
 	b.state = posted
-	// Exact room, because the Calls keep parts of dst.
-	if cap(b.dst) < len(b.reads) {
-		b.dst = make([][]byte, 0, max(len(b.reads), wire.MaxReads))
-	}
-	b.dst = b.dst[:0]
+	b.makeRoom()
 	for from := 0; from < len(b.reads); {
 		to := b.requestEnd(from)
 		if err := b.send(deadline, from, to); err != nil {
@@ -81,6 +78,14 @@ func (b *Batch) Post(deadline time.Time) error {
 		from = to
 	}
 	return nil
+}
+
+// makeRoom empties dst, with exact room, because the Calls keep parts of it.
+func (b *Batch) makeRoom() {
+	if cap(b.dst) < len(b.reads) {
+		b.dst = make([][]byte, 0, max(len(b.reads), wire.MaxReads))
+	}
+	b.dst = b.dst[:0]
 }
 
 // requestEnd is the end of the longest run of reads from `from` on that fits a request.
@@ -100,6 +105,11 @@ func (b *Batch) send(deadline time.Time, from, to int) error {
 	if b.head, err = wire.AppendReadArena(b.head[:0], b.reads[from:to]); err != nil {
 		return err
 	}
+	return b.start(deadline, wire.OpReadArena, from, to)
+}
+
+// start starts the request in head, which reads [from, to).
+func (b *Batch) start(deadline time.Time, op wire.Op, from, to int) error {
 	// Neighbours in memory become one slice, so that the receiver reads far at once.
 	first := len(b.dst)
 	for i := from; i < to; {
@@ -111,11 +121,12 @@ func (b *Batch) send(deadline time.Time, from, to int) error {
 		b.dst = append(b.dst, b.mem[at:end:end])
 	}
 	var call *wire.Call
+	var err error
 	dst := b.dst[first:len(b.dst):len(b.dst)]
 	if to < len(b.reads) {
-		call, err = b.t.c.Queue(deadline, wire.OpReadArena, b.head, nil, dst)
+		call, err = b.t.c.Queue(deadline, op, b.head, nil, dst)
 	} else {
-		call, err = b.t.c.Start(deadline, wire.OpReadArena, b.head, nil, dst)
+		call, err = b.t.c.Start(deadline, op, b.head, nil, dst)
 	}
 	if err != nil {
 		return fmt.Errorf("tcp read of %d arena ranges: %w", to-from, err)
@@ -171,7 +182,7 @@ func (b *Batch) abandon() {
 // Reset forgets the planned reads and keeps the memory. What is in flight is given up first.
 func (b *Batch) Reset() {
 	b.abandon()
-	b.reads, b.spans, b.used, b.state = b.reads[:0], b.spans[:0], 0, planning
+	b.reads, b.spans, b.words, b.used, b.state = b.reads[:0], b.spans[:0], b.words[:0], 0, planning
 }
 
 // Release gives the batch back to its Conn, giving up what is in flight: its memory serves another batch only when no read can reach it

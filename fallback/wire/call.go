@@ -3,7 +3,6 @@ package wire
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 )
 
@@ -36,6 +35,7 @@ type Call struct {
 	err       error // of the reply
 	lost      error // of the connection
 	abandoned bool
+	sleeps    bool // its caller would lead, but somebody else does
 	receiving bool // the receiver writes to dst
 	tailBusy  bool // an outbox refers to the tail
 	settled   bool
@@ -129,21 +129,7 @@ func (call *Call) wait(stop <-chan struct{}) ([]byte, error) {
 	if call.queued {
 		call.c.Flush(call.deadline)
 	}
-	select {
-	case <-call.done:
-		return call.take(nil)
-	default:
-	}
-	call.timer.Reset(time.Until(call.deadline))
-	var cause error
-	select {
-	case <-call.done:
-	case <-call.timer.C:
-		cause = os.ErrDeadlineExceeded
-	case <-stop:
-		cause = errStopped
-	}
-	call.timer.Stop()
+	cause := call.sleep(call.deadline, stop)
 	if cause != nil {
 		call.giveUp()
 	}
@@ -171,8 +157,11 @@ func (call *Call) giveUp() {
 		if s := &c.mu.slots[call.id&(1<<slotBits-1)]; s.id == call.id {
 			s.call = nil
 		}
-		if call.receiving {
-			_ = c.conn.SetReadDeadline(longAgo) // fails only when closed, which ends the receiver as well
+		switch {
+		case call.receiving && c.mu.leading:
+			c.interruptLeader()
+		case call.receiving:
+			c.recv.letGo()
 		}
 		if call.tailBusy && !c.mu.pend.rescue(call) {
 			c.mu.writeUntil = longAgo

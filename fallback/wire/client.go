@@ -60,8 +60,9 @@ func (o Options) withDefaults() (Options, error) {
 //
 // Requests are coalesced: each is appended to a pending list under a short lock, and whoever finds nobody flushing writes
 // the list, outside the lock, with one vectored write. When more has gathered meanwhile, or the socket does not take it all
-// within 20 ms or that caller's deadline, the flusher's role passes to a goroutine of the Client. A second goroutine receives;
-// both end with the connection, and Close waits for them.
+// within 20 ms or that caller's deadline, the flusher's role passes to a goroutine of the Client. Replies are received by one
+// of the callers that wait, for all of them, and by a second goroutine when none does. Both end with the connection, and Close
+// waits for them.
 //
 // A node that stops answering makes calls fail by their deadlines and nothing else: the connection lives on and late
 // replies are read and dropped. TCP keepalive (and TCP_USER_TIMEOUT on Linux) find a dead host within about 30 s; on Linux
@@ -72,7 +73,12 @@ type Client struct {
 	hello HelloReply
 	lost  chan struct{}
 	wake  chan struct{} // hands the flusher's role to the writer goroutine; holds one
+	turn  chan struct{} // lets a sleeping caller try to lead; holds one
+	kick  chan struct{} // makes the receiver goroutine lead; holds one
 	ended sync.WaitGroup
+
+	// recv belongs to the leader, see lead.go.
+	recv *receiver
 
 	// writing is what the flusher writes; it belongs to whoever has the flusher's role, but writing.own changes under mu.
 	writing outbox
@@ -89,6 +95,11 @@ type Client struct {
 		flushing    bool   // somebody has the flusher's role
 		writeUntil  time.Time
 		waiting     callQueue // Starts that wait for room, in order
+		leading     bool      // somebody reads the connection
+		turns       uint64    // how often somebody began to
+		sleepers    int       // callers that would lead
+		others      int       // callers that wait and cannot
+		readUntil   time.Time // the connection's read deadline
 		idle        *Call     // free list
 		idleLen     int
 	}
@@ -202,6 +213,7 @@ func (c *Client) fail(cause error) {
 		call.lost = err
 		call.done <- struct{}{}
 	}
+	c.dropLost()
 	// Nobody will take pend any more; writing is its flusher's, who is about to meet the closed socket.
 	c.mu.pend.drop()
 	c.mu.Unlock()

@@ -72,7 +72,9 @@ func NewClient(ctx context.Context, conn net.Conn, o Options) (*Client, error) {
 		return nil, fmt.Errorf("hello with node %s: %w", conn.RemoteAddr(), withCause(ctx, err))
 	}
 	_ = conn.SetDeadline(time.Time{})
-	c := &Client{conn: conn, o: o, hello: hello, lost: make(chan struct{}), wake: make(chan struct{}, 1)}
+	c := &Client{conn: conn, o: o, hello: hello, lost: make(chan struct{}), wake: make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), kick: make(chan struct{}, 1)}
+	c.recv = newReceiver(c)
 	c.ended.Add(2)
 	go c.receive()
 	go c.write()

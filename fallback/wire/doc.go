@@ -66,12 +66,25 @@
 //	               release) | 21 str owner (<= 64) | str shard
 //	13 Fill        0 incarnation u64 | 8 extent u64 | 16 str      0 end u64
 //	               shard
+//	14 AwaitArena  0 wait ms u32 (<= 60,000) | 4 words u16        as of ReadArena
+//	               (1..128) | 6 reads u16 (1..256) | 8 words x
+//	               { offset u64, value u64 } | reads x { offset
+//	               u64, n u32 >= 1 }, sum of n <= 1 MiB
 //	15 Name        0 incarnation u64 | 8 str shard                empty
 //
 // A shard is its canonical name "stream/NNNN", 1..139 bytes; its syntax is chunkstore/layout's business. Shard flags: bit 0
 // sealed. Features: bit 0 a durable store is served, bit 1 RDMA is served,
-// bit 2 Fill is answered, bit 4 a Name is wanted: it says which shard a hash stands for, on its connection, in the Puts that
-// were sent behind it, so that a node that does not let everybody write everything can tell what is put.
+// bit 2 Fill is answered, bit 3 AwaitArena is, bit 4 a Name is wanted: it says which shard a hash stands for, on its connection, in
+// the Puts that were sent behind it, so that a node that does not let everybody write everything can tell what is put.
+//
+// # Waiting
+//
+// AwaitArena is ReadArena that waits for news: it is answered as soon as one of its 8-byte words has another value than the one it states,
+// at once if one has already, and after wait with the bytes that are there then: a reply says nothing of why it came, the bytes do. The
+// offsets of words are multiples of 8, and all lie in one aligned block of 4,096 bytes, which must be a slot for length pages
+// (chunkstore/layout). Words are compared when something was published in their page, or the page was evicted, not at every store: what else
+// changes them is seen later, and after wait at the latest. A node bounds the waits of a connection and of all, and refuses those above with
+// StatusBusy: then ask by ReadArena now and then, as of nodes without the feature.
 //
 // # Leases
 //
@@ -92,7 +105,7 @@
 // # Which requests may be sent again
 //
 // A request whose reply did not come (deadline, lost connection) may or may not have been carried out. Safe to repeat, on
-// any connection: Hello, ReadArena, Stat, ReadDurable, List, NodeStat, Ping and Name, which change nothing; Lease, because
+// any connection: Hello, ReadArena, AwaitArena, Stat, ReadDurable, List, NodeStat, Ping and Name, which change nothing; Lease, because
 // the same ballot is granted again, and ends no other; Fill, which changes what is in the arena and no byte of it; Put, because the bytes of a
 // chunk at a position never change; Publish, because a node keeps the greatest length of an incarnation, so that a late
 // duplicate is stale and not wrong. Append is safe only with an explicit offset: when the first attempt was carried out, the

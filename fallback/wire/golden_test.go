@@ -180,6 +180,18 @@ var goldens = []struct {
 	{"fill reply", func() []byte { return frame(Header{Op: OpFill, ID: 13}, Filled{End: 0x20000}.AppendTo(nil)) }, `
 		08000000 | 0d | 00 | 0000 | 0d00000000000000 | 00000000 | 94400fc4
 		0000020000000000`},
+	{"await request", func() []byte {
+		a := AwaitArena{Wait: 250 * time.Millisecond, Words: []ArenaWord{{0x2000, 7}, {0x2020, 1 << 40}}, Reads: []ArenaRead{{0x2000, 64}}}
+		return frame(Header{Op: OpAwaitArena, ID: 14}, must(a.AppendTo(nil)))
+	}, `
+		34000000 | 0e | 00 | 0000 | 0e00000000000000 | 00000000 | 9f688568
+		fa000000 | 0200 | 0100                                # 250 ms, two words, one read
+		0020000000000000 0700000000000000
+		2020000000000000 0000000000010000
+		0020000000000000 40000000                             # 64 B at 8,192`},
+	{"await reply", func() []byte { return append(AppendReply(nil, Header{Op: OpAwaitArena, ID: 14}, 2), 1, 2) }, `
+		02000000 | 0e | 00 | 0000 | 0e00000000000000 | 00000000 | 54781155
+		0102`},
 	{"lease refusal", func() []byte {
 		return AppendError(nil, Header{Op: OpPublish, ID: 13}, &Error{Status: StatusLease, Arg0: 4, Arg1: 5, Message: "n2"})
 	}, `

@@ -16,6 +16,7 @@ const (
 	FeatureRDMA    Features = 1 << 1
 	FeatureFill    Features = 1 << 2 // it answers Fill
 	FeatureNames   Features = 1 << 4 // it wants a Name before the first Put of a shard on a connection
+	FeatureAwait   Features = 1 << 3 // it answers AwaitArena
 )
 
 const (

@@ -1,6 +1,9 @@
 package wire
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // Op is what a frame asks for. The numbers are frozen.
 type Op uint8
@@ -20,25 +23,31 @@ const (
 	OpLease       Op = 12
 	OpFill        Op = 13
 	OpName        Op = 15
+	OpAwaitArena  Op = 14
 )
 
 // Limits on lengths, in bytes, and on counts.
 const (
-	MaxPayload  = 1<<20 + 4<<10 // of a frame
-	MaxRead     = 1 << 20       // arena or durable bytes in one reply
-	MaxReads    = 256           // reads of one ReadArena
-	MaxAppend   = 1 << 20       // data of one Append
-	MaxPutData  = 4096          // data of one Put; also the greatest from+len
-	MaxOpaque   = 1 << 10       // an RDMAConnect payload, either way
-	MaxName     = 64            // a client's name, a boot id, a lease's owner
-	MaxToken    = 255
-	MaxShmPath  = 200
-	MaxShard    = 139 // 128 of the stream, a slash, 10 digits
-	MaxList     = 4096
-	MaxMessage  = 512  // of an error reply
-	maxUnknown  = 4096 // payload of an unknown request, so that it can be refused in words
-	maxErrReply = errFixed + MaxMessage
+	MaxPayload = 1<<20 + 4<<10 // of a frame
+	MaxRead    = 1 << 20       // arena or durable bytes in one reply
+	MaxReads   = 256           // reads of one ReadArena
+	MaxAppend  = 1 << 20       // data of one Append
+	MaxPutData = 4096          // data of one Put; also the greatest from+len
+	MaxOpaque  = 1 << 10       // an RDMAConnect payload, either way
+	MaxName    = 64            // a client's name, a boot id, a lease's owner
+	MaxToken   = 255
+	MaxShmPath = 200
+	MaxShard   = 139 // 128 of the stream, a slash, 10 digits
+	MaxList    = 4096
+	// MaxAwaitWords are the words of one AwaitArena: the lengths of a whole page.
+	MaxAwaitWords = 128
+	MaxMessage    = 512  // of an error reply
+	maxUnknown    = 4096 // payload of an unknown request, so that it can be refused in words
+	maxErrReply   = errFixed + MaxMessage
 )
+
+// MaxAwait is the longest wait of an AwaitArena.
+const MaxAwait = time.Minute
 
 // maxRequest is the longest request payload that o allows.
 func (o Op) maxRequest() int {
@@ -65,8 +74,8 @@ func (o Op) maxRequest() int {
 		return leaseFixed + 1 + MaxName + 1 + MaxShard
 	case OpFill:
 		return fillFixed + 1 + MaxShard
-	case OpName:
-		return nameFixed + 1 + MaxShard
+	case OpAwaitArena:
+		return awaitFixed + MaxAwaitWords*awaitEntry + MaxReads*readArenaEntry
 	case OpNodeStat, OpPing:
 		return 0
 	}
@@ -77,7 +86,7 @@ func (o Op) maxRequest() int {
 // is false for OpAppend: that one may be repeated only with an explicit offset (see the package comment).
 func (o Op) Repeatable() bool {
 	switch o {
-	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing, OpLease, OpFill, OpName:
+	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing, OpLease, OpFill, OpAwaitArena:
 		return true
 	}
 	return false
@@ -112,8 +121,8 @@ func (o Op) String() string {
 		return "Lease"
 	case OpFill:
 		return "Fill"
-	case OpName:
-		return "Name"
+	case OpAwaitArena:
+		return "AwaitArena"
 	}
 	return "Op(" + strconv.Itoa(int(o)) + ")"
 }

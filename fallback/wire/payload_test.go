@@ -35,6 +35,9 @@ func refusals() []struct {
 	leaseReply := func(p []byte) error { _, err := ParseLeaseReply(p); return err }
 	fill := func(p []byte) error { _, err := ParseFill(p); return err }
 	filled := func(p []byte) error { _, err := ParseFilled(p); return err }
+	wait := func(p []byte) error { _, err := ParseAwaitArena(p); return err }
+	word := func(off uint64) []byte { return cat(u64(off), u64(1)) }
+	waitOf := func(words, reads uint16) []byte { return cat(u32(1), u16(words), u16(reads)) }
 	query := cat(fixed(leaseOffAction), []byte{byte(LeaseQuery)})
 	stat := func(p []byte) error { _, err := ParseStat(p); return err }
 	info := func(p []byte) error { _, err := ParseShardInfo(p); return err }
@@ -103,6 +106,17 @@ func refusals() []struct {
 		{"fill, bytes behind", fill, cat(fixed(fillFixed), name(1), fixed(1))},
 		{"fill reply, short", filled, fixed(filledFixed - 1)},
 		{"fill reply, long", filled, fixed(filledFixed + 1)},
+		{"wait, short", wait, fixed(awaitFixed - 1)},
+		{"wait, for too long", wait, cat(u32(60_001), u16(1), u16(1), word(0), read(0, 1))},
+		{"wait, for no word", wait, cat(waitOf(0, 1), read(0, 1))},
+		{"wait, for too many words", wait, cat(waitOf(MaxAwaitWords+1, 1), bytes.Repeat(word(0), MaxAwaitWords+1), read(0, 1))},
+		{"wait, fewer words than counted", wait, cat(waitOf(2, 1), word(0))},
+		{"wait, word not aligned", wait, cat(waitOf(1, 1), word(4), read(0, 1))},
+		{"wait, words of two blocks", wait, cat(waitOf(2, 1), word(4088), word(4096), read(0, 1))},
+		{"wait, no read", wait, cat(waitOf(1, 0), word(0))},
+		{"wait, cut read", wait, cat(waitOf(1, 1), word(0), read(0, 1)[:11])},
+		{"wait, bytes behind", wait, cat(waitOf(1, 1), word(0), read(0, 1), fixed(1))},
+		{"wait, read too large", wait, cat(waitOf(1, 1), word(0), read(0, MaxRead+1))},
 		{"append, short", appendReq, fixed(appendFixed - 1)},
 		{"append, no data", appendReq, cat(fixed(appendFixed), name(1))},
 		{"append, too much data", appendReq, cat(fixed(appendFixed), name(1), fixed(MaxAppend+1))},
@@ -170,7 +184,15 @@ func TestEncodersRefuse(t *testing.T) {
 		"lease, long owner": func() ([]byte, error) {
 			return (&Lease{Action: LeaseQuery, Owner: long, Shard: []byte("a/0000")}).AppendTo(nil)
 		},
-		"fill, no shard":        func() ([]byte, error) { return (&Fill{}).AppendTo(nil) },
+		"fill, no shard": func() ([]byte, error) { return (&Fill{}).AppendTo(nil) },
+		"wait, too long": func() ([]byte, error) {
+			return (&AwaitArena{Wait: MaxAwait + 1, Words: make([]ArenaWord, 1), Reads: []ArenaRead{{0, 1}}}).AppendTo(nil)
+		},
+		"wait, no words": func() ([]byte, error) { return (&AwaitArena{Reads: []ArenaRead{{0, 1}}}).AppendTo(nil) },
+		"wait, no reads": func() ([]byte, error) { return (&AwaitArena{Words: make([]ArenaWord, 1)}).AppendTo(nil) },
+		"wait, two blocks": func() ([]byte, error) {
+			return (&AwaitArena{Words: []ArenaWord{{4096, 0}, {4088, 0}}, Reads: []ArenaRead{{0, 1}}}).AppendTo(nil)
+		},
 		"lease reply, owner":    func() ([]byte, error) { return (&LeaseReply{Owner: long}).AppendTo(nil) },
 		"append, no data":       func() ([]byte, error) { return (&Append{Shard: []byte("a/0000")}).AppendTo(nil) },
 		"append, long shard":    func() ([]byte, error) { return (&Append{Shard: long, Data: long}).AppendTo(nil) },
@@ -267,6 +289,14 @@ var roundTrips = map[string]func(p []byte) ([]byte, error){
 	"fill reply": func(p []byte) ([]byte, error) {
 		v, err := ParseFilled(p)
 		return v.AppendTo(nil), err
+	},
+	"wait": func(p []byte) ([]byte, error) {
+		v, err := ParseAwaitArena(p)
+		if err != nil {
+			return nil, err
+		}
+		a := AwaitArena{Wait: v.Wait, Words: v.Words.AppendTo(nil), Reads: v.Reads.AppendTo(nil)}
+		return a.AppendTo(nil)
 	},
 	"append": func(p []byte) ([]byte, error) {
 		v, err := ParseAppend(p)
@@ -379,11 +409,17 @@ func TestParsersLendTheirInput(t *testing.T) {
 		t.Error("Data is a copy")
 	}
 	req := must(AppendReadArena(nil, []ArenaRead{{1, 2}, {3, 4}}))
+	wait := must((&AwaitArena{Words: make([]ArenaWord, 2), Reads: []ArenaRead{{1, 2}, {3, 4}}}).AppendTo(nil))
+	words, list := make([]ArenaWord, 0, 2), make([]ArenaRead, 0, 2)
 	for name, f := range map[string]func(){
 		"put": func() { _, _ = ParsePut(b) },
 		"read arena": func() {
 			rs, _ := ParseReadArena(req)
 			_ = rs.At(1)
+		},
+		"wait": func() {
+			a, _ := ParseAwaitArena(wait)
+			words, list = a.Words.AppendTo(words[:0]), a.Reads.AppendTo(list[:0])
 		},
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {

@@ -23,22 +23,32 @@ type ArenaRead struct {
 // AppendReadArena appends the payload of a ReadArena request to dst: 1 to MaxReads reads of at least a byte each, MaxRead
 // bytes together.
 func AppendReadArena(dst []byte, reads []ArenaRead) ([]byte, error) {
+	if err := checkReads(reads); err != nil {
+		return dst, err
+	}
+	return appendReads(binary.LittleEndian.AppendUint16(dst, uint16(len(reads))), reads), nil
+}
+
+func checkReads(reads []ArenaRead) error {
 	if len(reads) < 1 || len(reads) > MaxReads {
-		return dst, fmt.Errorf("%d reads, needs 1 to %d: %w", len(reads), MaxReads, ErrBadRequest)
+		return fmt.Errorf("%d reads, needs 1 to %d: %w", len(reads), MaxReads, ErrBadRequest)
 	}
 	total := uint64(0)
 	for _, r := range reads {
 		total += uint64(r.N)
 		if err := r.check(total); err != nil {
-			return dst, err
+			return err
 		}
 	}
-	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(reads)))
+	return nil
+}
+
+func appendReads(dst []byte, reads []ArenaRead) []byte {
 	for _, r := range reads {
 		dst = binary.LittleEndian.AppendUint64(dst, r.Off)
 		dst = binary.LittleEndian.AppendUint32(dst, r.N)
 	}
-	return dst, nil
+	return dst
 }
 
 // check holds r's own limits and that of the total up to and with it.
@@ -66,11 +76,14 @@ func ParseReadArena(p []byte) (ArenaReads, error) {
 	if err := atLeast(p, "read request", readArenaFixed, ErrBadRequest); err != nil {
 		return ArenaReads{}, err
 	}
-	n := int(binary.LittleEndian.Uint16(p))
+	return parseReads(p[readArenaFixed:], int(binary.LittleEndian.Uint16(p)))
+}
+
+// parseReads checks a list of n reads, which p must be.
+func parseReads(p []byte, n int) (ArenaReads, error) {
 	if n < 1 || n > MaxReads {
 		return ArenaReads{}, fmt.Errorf("%d reads, needs 1 to %d: %w", n, MaxReads, ErrBadRequest)
 	}
-	p = p[readArenaFixed:]
 	if err := exactly(p, "read list", n*readArenaEntry, ErrBadRequest); err != nil {
 		return ArenaReads{}, err
 	}

@@ -9,32 +9,75 @@ import (
 	"time"
 )
 
-// receiveBuffer is the size of the receiver's buffer: so many bytes a read of the socket when replies are small. A slice of dst at
-// least as long is read into directly.
-const receiveBuffer = 128 << 10
+const (
+	// receiveBuffer is how much of small replies one read of the socket takes.
+	receiveBuffer = 128 << 10
+	// After a reply of largeReply or more the next one's header is read with no more
+	// than headAhead bytes, so that the payload is not copied twice: replies come in
+	// runs of one size.
+	largeReply = 16 << 10
+	headAhead  = 512
+)
 
-// receiver is the goroutine that reads replies.
+// receiver takes replies off the connection. It belongs to whoever leads (see lead.go), and what it keeps lets the next leader go
+// on in the middle of a reply. Without a leader it may be touched under the Client's mu.
 type receiver struct {
-	c       *Client
-	br      *bufio.Reader
-	call    *Call // whose payload is coming; nil: none, or given up
+	c     *Client
+	br    *bufio.Reader
+	ahead int // bytes that br takes at once, at most
+
+	within bool     // a reply's header has come, its end has not
+	h      Header   // of that reply
+	left   int      // bytes of its payload that have not come
+	call   *Call    // whose it is; nil: given up
+	into   []byte   // where they land: a part of call's dst, of fresh, or of scratch
+	rest   [][]byte // slices of dst after into; those of a call that was given up are not looked at
+	fresh  []byte   // the payload, when it lands in new memory
+
 	scratch [maxErrReply]byte
+	until   time.Time // when the leader has to leave; zero: never
+	handed  int       // replies whose callers slept, since the Client's own goroutine began to lead
 }
 
-// receive is the receiver goroutine.
-func (c *Client) receive() {
-	defer c.ended.Done()
-	r := &receiver{c: c, br: bufio.NewReaderSize(c.conn, receiveBuffer)}
-	var err error
-	for err == nil {
-		err = r.one()
+func newReceiver(c *Client) *receiver {
+	r := &receiver{c: c, ahead: receiveBuffer}
+	r.br = bufio.NewReaderSize(sips{r}, receiveBuffer)
+	return r
+}
+
+// sips is the connection as br reads it.
+type sips struct{ r *receiver }
+
+func (s sips) Read(p []byte) (int, error) { return s.r.c.conn.Read(p[:min(len(p), s.r.ahead)]) }
+
+// errTurnOver is why a leader stops: its time is over.
+var errTurnOver = errors.New("turn is over")
+
+// one receives up to the end of a reply, and returns the call that it settled, if any. After errTurnOver the next leader goes on; any
+// other error ends the connection.
+func (r *receiver) one() (*Call, error) {
+	if !r.within {
+		if err := r.begin(); err != nil {
+			return nil, err
+		}
 	}
-	c.fail(err)
-	r.finish(func(call *Call) { call.lost = c.mu.err })
+	for r.left > 0 {
+		n, err := r.some()
+		r.left -= n
+		if err == nil {
+			continue
+		}
+		if err = r.interrupted(err); err == errTurnOver {
+			return nil, err
+		} else if err != nil {
+			return nil, payloadError(err)
+		}
+	}
+	return r.end()
 }
 
-// one receives a reply.
-func (r *receiver) one() error {
+// begin reads the next reply's header, and says where its payload is to land.
+func (r *receiver) begin() error {
 	h, err := r.header()
 	if err != nil {
 		return err
@@ -43,26 +86,23 @@ func (r *receiver) one() error {
 		return err
 	}
 	n := int(h.Length)
+	r.within, r.h, r.left, r.into, r.rest, r.fresh = true, h, n, nil, nil, nil
 	switch {
-	case r.call == nil:
-		return r.discard(n)
+	case r.call == nil || n == 0 && r.call.dst == nil:
 	case h.Status != StatusOK:
-		return r.refusal(h)
+		if n > maxErrReply {
+			return fmt.Errorf("%s refusal of %d B, at most %d: %w", h.Op, n, maxErrReply, ErrFrameTooLong)
+		}
+		r.into = r.scratch[:n]
 	case r.call.dst != nil:
 		if n != r.call.total {
 			return fmt.Errorf("%s reply of %d B to a request for %d: %w", h.Op, n, r.call.total, ErrProtocol)
 		}
-		return r.scatter(r.call.dst, n)
-	case n == 0:
-		r.finish(func(call *Call) { call.replied = true })
-		return nil
+		r.rest = r.call.dst
+	default:
+		r.fresh = make([]byte, n) // at most MaxPayload
+		r.into = r.fresh
 	}
-	// n is at most MaxPayload.
-	p := make([]byte, n)
-	if err := r.fill(p); err != nil || r.call == nil {
-		return err
-	}
-	r.finish(func(call *Call) { call.payload, call.replied = p, true })
 	return nil
 }
 
@@ -70,20 +110,21 @@ func (r *receiver) one() error {
 func (r *receiver) header() (Header, error) {
 	for {
 		b, err := r.br.Peek(HeaderLen)
-		switch {
-		case err == nil:
+		if err == nil {
 			h, err := ParseHeader(b)
 			if err != nil {
 				return Header{}, err
 			}
 			_, err = r.br.Discard(HeaderLen)
 			return h, err
-		case r.interrupted(err):
-		case len(b) > 0 && errors.Is(err, io.EOF):
-			return Header{}, fmt.Errorf("%d B of a reply header: %w", len(b), ErrShortFrame)
+		}
+		switch some := len(b); {
+		case some > 0 && errors.Is(err, io.EOF):
+			return Header{}, fmt.Errorf("%d B of a reply header: %w", some, ErrShortFrame)
 		case errors.Is(err, io.EOF):
 			return Header{}, fmt.Errorf("node closed the connection: %w", err)
-		default:
+		}
+		if err := r.interrupted(err); err != nil {
 			return Header{}, err
 		}
 	}
@@ -114,79 +155,21 @@ func (r *receiver) claim(h Header) error {
 	return nil
 }
 
-// finish gives the call, if there still is one, back to its owner with the outcome that set notes under mu.
-func (r *receiver) finish(set func(*Call)) {
+// some takes payload bytes off the connection.
+func (r *receiver) some() (n int, err error) {
 	if r.call == nil {
-		return
+		return r.br.Discard(r.left)
 	}
-	r.c.mu.Lock()
-	set(r.call)
-	r.call.receiving = false
-	r.call.settle()
-	r.c.mu.Unlock()
-	r.call = nil
-}
-
-// scatter reads a payload of n bytes into dst, which is its owner's again, slices
-// and all, once the call was given up.
-func (r *receiver) scatter(dst [][]byte, n int) error {
-	for i := range dst {
-		if r.call == nil {
-			return r.discard(n)
-		}
-		size := len(dst[i])
-		if err := r.fill(dst[i]); err != nil {
-			return err
-		}
-		n -= size
+	for len(r.into) == 0 {
+		r.into, r.rest = r.rest[0], r.rest[1:]
 	}
-	r.finish(func(call *Call) { call.replied = true })
-	return nil
-}
-
-// refusal reads the payload of a reply with a status.
-func (r *receiver) refusal(h Header) error {
-	n := int(h.Length)
-	if n > maxErrReply {
-		return fmt.Errorf("%s refusal of %d B, at most %d: %w", h.Op, n, maxErrReply, ErrFrameTooLong)
+	if r.br.Buffered() == 0 && len(r.into) >= r.ahead {
+		n, err = r.c.conn.Read(r.into)
+	} else {
+		n, err = r.br.Read(r.into)
 	}
-	if err := r.fill(r.scratch[:n]); err != nil || r.call == nil {
-		return err
-	}
-	e, err := ParseError(h.Status, r.scratch[:n])
-	if err != nil {
-		return err
-	}
-	r.finish(func(call *Call) { call.err, call.replied = e, true })
-	return nil
-}
-
-// fill takes len(p) payload bytes off the connection, into p for as long as the call is not given up: then r.call is nil, p is not
-// touched again, and the rest is dropped.
-func (r *receiver) fill(p []byte) error {
-	for len(p) > 0 {
-		n, err := r.br.Read(p)
-		p = p[n:]
-		if err != nil && !r.interrupted(err) {
-			return payloadError(err)
-		}
-		if r.call == nil {
-			return r.discard(len(p))
-		}
-	}
-	return nil
-}
-
-// discard drops n payload bytes.
-func (r *receiver) discard(n int) error {
-	for n > 0 {
-		m, err := r.br.Discard(n)
-		n -= m
-		if err != nil && !r.interrupted(err) {
-			return payloadError(err)
-		}
-	}
-	return nil
+	r.into = r.into[n:]
+	return n, err
 }
 
 func payloadError(err error) error {
@@ -196,22 +179,67 @@ func payloadError(err error) error {
 	return err
 }
 
-// interrupted reports whether err only says that somebody wants its call back, and if it is the one being received, lets go of it.
-func (r *receiver) interrupted(err error) bool {
+// end settles the call whose reply has come whole.
+func (r *receiver) end() (*Call, error) {
+	r.ahead = receiveBuffer
+	if r.h.Length >= largeReply {
+		r.ahead = headAhead
+	}
+	r.within = false
+	call := r.call
+	if call == nil {
+		return nil, nil
+	}
+	var refused error
+	if r.h.Status != StatusOK {
+		e, err := ParseError(r.h.Status, r.scratch[:r.h.Length])
+		if err != nil {
+			return nil, err
+		}
+		refused = e
+	}
+	c := r.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call.payload, call.err, call.replied = r.fresh, refused, true
+	if call.sleeps {
+		r.handed++
+	}
+	r.letGo()
+	return call, nil
+}
+
+// letGo gives the call whose reply is coming back to its owner; the Client's mu is held.
+func (r *receiver) letGo() {
+	r.call.receiving = false
+	r.call.settle()
+	r.call, r.into, r.rest, r.fresh = nil, nil, nil, nil
+}
+
+// interrupted returns nil if err, of a read, only says that somebody wants its call back, or that a deadline of an earlier
+// leader has passed: then the leader goes on. Else it is why it does not.
+func (r *receiver) interrupted(err error) error {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		return false
+		return err
 	}
 	c := r.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.err != nil {
-		return false
+		return c.mu.err
 	}
-	_ = c.conn.SetReadDeadline(time.Time{}) // fails only when closed, which the next read will say
+	r.letGoAbandoned()
+	now := time.Now()
+	if !r.until.IsZero() && !now.Before(r.until) {
+		return errTurnOver
+	}
+	c.readBy(now)
+	return nil
+}
+
+// letGoAbandoned lets go of the call whose reply is coming if it was given up; the Client's mu is held.
+func (r *receiver) letGoAbandoned() {
 	if r.call != nil && r.call.abandoned {
-		r.call.receiving = false
-		r.call.settle()
-		r.call = nil
+		r.letGo()
 	}
-	return true
 }

@@ -73,11 +73,33 @@ func (r *Replies) Flush(w io.Writer) error {
 	if r.g.size == 0 {
 		return nil
 	}
-	r.g.seal()
-	r.out = r.g.vec
+	if r.out == nil {
+		r.g.seal()
+		r.out = r.g.vec
+	}
 	_, err := r.out.WriteTo(w)
 	r.Reset()
 	return err
+}
+
+// Begin has write take the first bytes of what Flush would write, as many as it will without waiting, and reports whether that
+// was everything; then it is forgotten. Else Flush writes the rest. Nothing may be added in between, and Begin comes first.
+func (r *Replies) Begin(write func(vec [][]byte) (n int)) (whole bool) {
+	r.g.seal()
+	n := write(r.g.vec)
+	if n == r.g.size {
+		r.Reset()
+		return true
+	}
+	r.out = r.g.vec
+	for n > 0 && n >= len(r.out[0]) {
+		n -= len(r.out[0])
+		r.out = r.out[1:]
+	}
+	if n > 0 {
+		r.out[0] = r.out[0][n:]
+	}
+	return false
 }
 
 // Reset forgets everything that was not flushed.

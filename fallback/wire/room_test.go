@@ -68,6 +68,11 @@ func TestRealOutstandingIsBounded(t *testing.T) {
 		}()
 	}
 	eventually(t, "waiting starts", func() bool { return waiting(c) == cap(done) })
+	c.mu.Lock()
+	if c.mu.others != cap(done) {
+		t.Errorf("%d of %d starts that wait for room count as waiting for a reply: who stops leading would leave them alone", c.mu.others, cap(done))
+	}
+	c.mu.Unlock()
 	close(release)
 	for range cap(done) {
 		if err := await(t, done, "waiting start"); err != nil {

@@ -77,10 +77,15 @@ func (c *Client) fits(need int) bool {
 // the call is gone.
 func (c *Client) awaitRoom(call *Call, now time.Time, stop <-chan struct{}) (time.Time, error) {
 	c.mu.waiting.push(call)
+	c.mu.others++ // replies make room, and the caller does not receive them here: whoever stops leading has another one lead
+	leaderless := !c.mu.leading
 	if !c.mu.flushing && c.mu.pend.size > 0 {
 		c.flush(now, call.deadline) // what Queue left may be what fills the room
 	} else {
 		c.mu.Unlock()
+	}
+	if leaderless {
+		c.kickLeader()
 	}
 	call.timer.Reset(time.Until(call.deadline))
 	var cause error
@@ -93,6 +98,7 @@ func (c *Client) awaitRoom(call *Call, now time.Time, stop <-chan struct{}) (tim
 	}
 	call.timer.Stop()
 	c.mu.Lock()
+	c.mu.others--
 	if cause != nil {
 		if call.granted || call.lost != nil {
 			<-call.done // sent under mu

@@ -17,8 +17,9 @@ type state uint8
 
 const (
 	planning state = iota
+	waiting
 	posted
-	settled
+	over
 	released
 )
 
@@ -34,6 +35,7 @@ type Batch struct {
 	used  int
 	state state
 	reads []read // at most MaxReads
+	when  when
 }
 
 // read is one copy: arena[off:off+n] to mem[at:at+n].
@@ -92,10 +94,19 @@ func (b *Batch) Post(time.Time) error {
 // Wait reads. nil: every slice is filled. After an error they hold garbage: Reset
 // or Release. Errors match ErrState, ErrLost or ErrClosed. It does not allocate.
 func (b *Batch) Wait() error {
+	if b.state == waiting {
+		_, err := b.await(b.when.until)
+		return err
+	}
 	if b.state != posted {
 		return fmt.Errorf("wait: %w", ErrState)
 	}
-	b.state = settled
+	return b.copy()
+}
+
+// copy carries out the reads.
+func (b *Batch) copy() error {
+	b.state = over
 	b.c.guard.RLock()
 	defer b.c.guard.RUnlock()
 	if err := b.c.Err(); err != nil { // then arena may be gone
@@ -108,8 +119,15 @@ func (b *Batch) Wait() error {
 	return b.c.Err() // what was copied while the node died is not delivered either
 }
 
-// Await is Wait: mapped memory is never on its way, so the time has no use here.
-func (b *Batch) Await(time.Time) (settled bool, err error) { return true, b.Wait() }
+// Await is Wait, but for a batch that waits for a condition: until that holds, until
+// its own time, or until the one given here, and then it may be called again. Mapped
+// memory is never on its way.
+func (b *Batch) Await(until time.Time) (settled bool, err error) {
+	if b.state == waiting {
+		return b.await(until)
+	}
+	return true, b.Wait()
+}
 
 // Reset forgets the planned reads and keeps the memory.
 func (b *Batch) Reset() {
@@ -129,6 +147,10 @@ func (b *Batch) Release() {
 
 // forget ends the life of the slices that Add returned.
 func (b *Batch) forget(next state) {
+	if b.state == waiting {
+		b.c.waiter.remove(b)
+	}
 	poison(b.mem[:b.used])
+	b.when.words, b.when.bits = b.when.words[:0], 0
 	b.reads, b.used, b.state = b.reads[:0], 0, next
 }

@@ -25,7 +25,7 @@ func pipeConn(t testing.TB, size int, d Dialer) (c *Conn, node net.Conn) {
 	arena := make([]byte, size)
 	fillPattern(arena, 1)
 	sock, node := net.Pipe()
-	c = newConn(sock, arena, func() error { clear(arena); return nil }, d)
+	c = newConn(sock, arena, nil, func() error { clear(arena); return nil }, d)
 	t.Cleanup(func() {
 		node.Close()
 		if err := c.Close(); err != nil {

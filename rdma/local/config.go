@@ -24,6 +24,10 @@ type ListenConfig struct {
 	Admit func(uid uint32, ticket []byte) error
 	// Logger gets a line for each peer that was refused. nil: none.
 	Logger *slog.Logger
+	// Word is this process's writable mapping of the memory file behind the arena, for
+	// the wake word: 4 bytes or more, not to be unmapped before Close. nil: consumers are
+	// never woken, and poll.
+	Word []byte
 }
 
 func (c ListenConfig) withDefaults() (ListenConfig, error) {

@@ -26,15 +26,19 @@ type Conn struct {
 	arena    []byte // nil when unmapped
 	unmapErr error
 
+	waiter waiter
+
 	pool pool
 }
 
-// newConn takes over a connection after its handshake, and a mapping.
-func newConn(sock net.Conn, arena []byte, unmap func() error, d Dialer) *Conn {
+// newConn takes over a connection after its handshake, and a mapping: of the arena,
+// and of what is behind it.
+func newConn(sock net.Conn, arena, behind []byte, unmap func() error, d Dialer) *Conn {
 	c := &Conn{
 		sock: sock, size: uint64(len(arena)), arena: arena, unmap: unmap,
 		lost: make(chan struct{}), watching: make(chan struct{}), pool: pool{limit: d.BufferBytes},
 	}
+	c.waiter.init(arena, behind)
 	go c.watch()
 	return c
 }
@@ -63,6 +67,7 @@ func (c *Conn) end(err error) {
 		c.err = err
 		close(c.lost)
 		c.sock.Close() // wakes watch; its error says nothing of use
+		c.waiter.stop()
 		c.guard.Lock()
 		defer c.guard.Unlock()
 		c.arena = nil

@@ -35,12 +35,12 @@ func (d Dialer) Dial(ctx context.Context, path string, wantEpoch uint64) (*Conn,
 	if err != nil {
 		return nil, fmt.Errorf("memory socket %s: %w", path, err)
 	}
-	arena, unmap, err := receive(ctx, sock, wantEpoch, d.Ticket)
+	arena, behind, unmap, err := receive(ctx, sock, wantEpoch, d.Ticket)
 	if err != nil {
 		sock.Close()
 		return nil, fmt.Errorf("memory socket %s: %w", path, err)
 	}
-	return newConn(sock, arena, unmap, d), nil
+	return newConn(sock, arena, behind, unmap, d), nil
 }
 
 // connect tries again while the server's queue is full, which a stream socket
@@ -70,7 +70,7 @@ func connect(ctx context.Context, path string) (*net.UnixConn, error) {
 }
 
 // receive does the consumer's part of the handshake and maps the file.
-func receive(ctx context.Context, sock *net.UnixConn, wantEpoch uint64, ticket []byte) (arena []byte, unmap func() error, err error) {
+func receive(ctx context.Context, sock *net.UnixConn, wantEpoch uint64, ticket []byte) (arena, behind []byte, unmap func() error, err error) {
 	stop := context.AfterFunc(ctx, func() { sock.SetDeadline(time.Unix(1, 0)) })
 	b, fds, err := exchange(sock, request{version: version, epoch: wantEpoch, ticket: len(ticket)}, ticket)
 	defer func() {
@@ -79,17 +79,17 @@ func receive(ctx context.Context, sock *net.UnixConn, wantEpoch uint64, ticket [
 		}
 	}()
 	if !stop() {
-		return nil, nil, fmt.Errorf("%w: %w", ErrHandshake, context.Cause(ctx))
+		return nil, nil, nil, fmt.Errorf("%w: %w", ErrHandshake, context.Cause(ctx))
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	a, err := parseAnswer(b, wantEpoch)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if len(fds) != 1 {
-		return nil, nil, fmt.Errorf("%w: %d descriptors came with the answer, want 1", ErrHandshake, len(fds))
+		return nil, nil, nil, fmt.Errorf("%w: %d descriptors came with the answer, want 1", ErrHandshake, len(fds))
 	}
 	return mapFile(fds[0], a)
 }
@@ -135,22 +135,22 @@ func descriptors(oob []byte) (fds []int, err error) {
 }
 
 // mapFile checks a file against the answer and maps it.
-func mapFile(fd int, a answer) (arena []byte, unmap func() error, err error) {
+func mapFile(fd int, a answer) (arena, behind []byte, unmap func() error, err error) {
 	if err := checkSeals(fd, unix.F_SEAL_SHRINK); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrSize, err)
+		return nil, nil, nil, fmt.Errorf("%w: %w", ErrSize, err)
 	}
 	if uint64(st.Size) != a.fileSize {
-		return nil, nil, fmt.Errorf("%w: %d bytes, the node says %d", ErrSize, st.Size, a.fileSize)
+		return nil, nil, nil, fmt.Errorf("%w: %d bytes, the node says %d", ErrSize, st.Size, a.fileSize)
 	}
 	mem, err := unix.Mmap(fd, 0, int(a.fileSize), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
-		return nil, nil, fmt.Errorf("mapping of %d bytes: %w", a.fileSize, err)
+		return nil, nil, nil, fmt.Errorf("mapping of %d bytes: %w", a.fileSize, err)
 	}
-	return mem[:a.size:a.size], func() error { return unix.Munmap(mem) }, nil
+	return mem[:a.size:a.size], mem[a.size:], func() error { return unix.Munmap(mem) }, nil
 }
 
 // checkSeals reports seals that a file lacks.

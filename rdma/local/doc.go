@@ -29,6 +29,26 @@
 // mapping would outlive the node, and show what was true when it died: it is
 // never read after that. A node that is merely stopped keeps being read.
 //
+// # Waking
+//
+// A memory file that is at least 4 bytes longer than its arena may have a wake word
+// behind it, 32 bits in the host's byte order, by which consumers wait for changes of
+// the arena instead of polling it:
+//
+//	0          the node never wakes: consumers poll
+//	any other  it changes after each change of the arena that the node tells of (Wake)
+//
+// The word is a futex(2), shared. A consumer that waits has looked at the word, and
+// then at what it waits for; FUTEX_WAIT_BITSET returns at once if the word has another
+// value by then, so that no wake-up is lost. Its mapping may be read-only. The bits
+// say which parts of the arena it is about: bit (o/32 + o/4096) mod 32 for the 32
+// bytes at offset o. The node changes the word and wakes those that have one of the
+// bits of what has changed, by one system call, and only while somebody is connected.
+//
+// A process has one thread that waits, however many batches do (Batch.PostWhen), while
+// there are any. It waits 100 ms at most, each batch until its own time; the end of the
+// connection ends both. What wakes it says nothing but that it is to look again.
+//
 // Reads are plain copies: aligned 8-byte words are whole, and there is no order
 // between them. Package chunkstore/layout says how to prove what was read.
 package local

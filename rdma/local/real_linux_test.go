@@ -164,8 +164,15 @@ func init() {
 // serveElsewhere runs a server in another process.
 func serveElsewhere(t *testing.T, path string) *os.Process {
 	t.Helper()
+	p, _ := roleElsewhere(t, "serve", path)
+	return p
+}
+
+// roleElsewhere runs a role in another process, until its input ends.
+func roleElsewhere(t *testing.T, role, path string) (*os.Process, io.Writer) {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleEnv+"=serve", "RMATAIL_LOCAL_TEST_PATH="+path)
+	cmd.Env = append(os.Environ(), roleEnv+"="+role, "RMATAIL_LOCAL_TEST_PATH="+path)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -186,7 +193,7 @@ func serveElsewhere(t *testing.T, path string) *os.Process {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("server says %q, %v", line, err)
 	}
-	return cmd.Process
+	return cmd.Process, in
 }
 
 // The arena of another process is read, and cannot be written.

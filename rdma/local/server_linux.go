@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,8 @@ type Server struct {
 	bound    os.FileInfo // the socket file, to remove no other one
 	file     *os.File    // the server's own descriptor of the memory file
 	serves   answer
+	word     *uint32      // nil: consumers are not woken
+	held     atomic.Int64 // connections
 	stop     chan struct{}
 	running  sync.WaitGroup
 	once     sync.Once
@@ -48,6 +51,8 @@ func (cfg ListenConfig) Listen(path string, f *os.File, size, epoch uint64) (*Se
 		return nil, err
 	}
 	s := &Server{cfg: cfg, path: path, stop: make(chan struct{})}
+	s.word = wakeWord(cfg.Word)
+	startWord(s.word)
 	s.serves = answer{version: version, epoch: epoch, size: size}
 	if s.file, err = duplicate(f); err != nil {
 		return nil, err
@@ -153,11 +158,13 @@ func (s *Server) enter(conn *net.UnixConn) admission {
 		return full
 	}
 	s.mu.conns[conn] = struct{}{}
+	s.held.Add(1)
 	return admitted
 }
 
 func (s *Server) leave(conn *net.UnixConn) {
 	conn.Close()
+	s.held.Add(-1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.conns, conn)
