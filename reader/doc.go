@@ -19,7 +19,10 @@
 // The poller reads the length pages of all followed shards, one READ a page,
 // every 1 to 100 ms: of one of the page's replicas, drawn anew each time, all nodes
 // at once. The greatest valid length counts, so that a replica that is behind costs
-// a poll and not a byte. When a length has moved, the Reader's next call reads
+// a poll and not a byte. Over a transport whose node can wait for news (tcp), one of
+// a page's replicas is asked to answer when a length moves, and polls only look, every
+// PollMax, whether it is behind the others: no interval is waited for. What a lone
+// shard is expected to bring is read along with its length. When a length has moved, the Reader's next call reads
 // [position, length) from the extents that hold it, with their descriptors, in
 // one batch, and proves every chunk by its CRC before it lends it. Of a chunk
 // that grows it reads only the new bytes and continues the CRC of those it had
