@@ -30,7 +30,9 @@ const (
 	plot       = "gonum.org/v1/plot"
 	histogram  = "github.com/HdrHistogram/hdrhistogram-go"
 	goyaml     = "github.com/goccy/go-yaml"
+	metricsql  = "github.com/VictoriaMetrics/metricsql"
 	fsnotify   = "github.com/fsnotify/fsnotify"
+	chromedp   = "github.com/chromedp/"
 )
 
 // arrows lists, for each package, everything outside the standard library that
@@ -41,20 +43,26 @@ var arrows = map[string][]string{
 	"internal/bytesize":           {},
 	"auth":                        {},
 	"auth/testca":                 {},
+	"internal/ipclock":            {xsys},
+	"internal/spread":             {},
 	"cgo/ibverbs":                 {},
-	"rdma":                        {"cgo/ibverbs", rdmamap, netlink, xsys},
+	"rdma":                        {"cgo/ibverbs", "internal/ipclock", rdmamap, netlink, xsys},
 	"rdma/roce":                   {gopacket},
 	"rdma/local":                  {xsys},
 	"chunkstore/layout":           {},
-	"chunkstore":                  {"chunkstore/layout", xsys},
+	"chunkstore":                  {"chunkstore/layout", "internal/ipclock", xsys},
 	"chunkstore/placement":        {"chunkstore/layout"},
+	"chunkstore/cause":            {},
 	"chunkstore/cluster":          {"chunkstore/layout", "chunkstore/placement"},
 	"chunkstore/cluster/file":     {"auth", "chunkstore/layout", "chunkstore/cluster", "internal/bytesize", goyaml, fsnotify},
-	"chunkstore/server":           {"auth", "chunkstore", "chunkstore/layout", "chunkstore/cluster", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", xsys, prometheus},
+	"chunkstore/survey":           {"chunkstore/cluster", "chunkstore/layout", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/cause"},
+	"chunkstore/watch":            {"chunkstore/survey", "chunkstore/cause", "chunkstore/cluster", "fallback/wire", "fallback/durable"},
+	"chunkstore/server/page":      {},
+	"chunkstore/server":           {"auth", "chunkstore/watch", "chunkstore/server/page", "chunkstore", "chunkstore/layout", "chunkstore/cause", "chunkstore/cluster", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", "internal/spread", prometheus, xsys},
 	"fallback/wire":               {},
 	"fallback/tcp":                {"fallback/wire"},
 	"fallback/durable":            {"fallback/wire", xsys},
-	"reader":                      {"rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", "chunkstore/cluster", prometheus},
+	"reader":                      {"rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", "chunkstore/cluster", "chunkstore/cause", "internal/spread", prometheus},
 	"producer/record":             {},
 	"chunkstore/server/logging":   {},
 	"bench":                       {},
@@ -66,19 +74,20 @@ var arrows = map[string][]string{
 	"bench/service":               {"bench", "chunkstore/server/logging", "chunkstore", "chunkstore/server", "fallback/wire", "fallback/tcp"},
 	"cmd/rmatail/internal/advise": {},
 	"producer":                    {"fallback/wire", "fallback/durable", "chunkstore/layout", "chunkstore/cluster", prometheus},
-	"cmd/rmatail":                 {"auth", "reader", "producer", "chunkstore/cluster", "chunkstore/cluster/file", "chunkstore/server/logging", "bench/read", "bench/fanout", "bench/sink", "bench/service", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/advise", "cmd/rmatail/internal/follow", "cmd/rmatail/internal/survey", "internal/bytesize", "cmd/rmatail/internal/doctor", "cmd/rmatail/internal/trace", "bench", kong, mpb, xsys, prometheus},
+	"cmd/rmatail":                 {"auth", "reader", "producer", "chunkstore/cluster", "chunkstore/cluster/file", "chunkstore/server/logging", "bench/read", "bench/fanout", "bench/sink", "bench/service", "chunkstore", "chunkstore/server", "chunkstore/layout", "rdma", "fallback/wire", "fallback/durable", "cmd/rmatail/internal/demo", "cmd/rmatail/internal/advise", "chunkstore/cause", "cmd/rmatail/internal/states", "cmd/rmatail/internal/follow", "chunkstore/survey", "internal/bytesize", "cmd/rmatail/internal/doctor", "cmd/rmatail/internal/trace", "bench", kong, mpb, xsys, prometheus},
 	"cmd/rmatail/internal/demo":   {"reader", "fallback/wire", "fallback/durable", xsys},
 	"cmd/rmatail/internal/follow": {},
-	"cmd/rmatail/internal/survey": {"chunkstore/cluster", "chunkstore/layout", "fallback/wire", "fallback/tcp", "fallback/durable"},
+	"cmd/rmatail/internal/states": {"chunkstore/cause", "chunkstore/survey"},
 	"cmd/rmatail/internal/doctor": {"cgo/ibverbs", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", netlink, xsys},
 	"cmd/rmatail/internal/trace":  {"rdma/roce", gopacket, xnetbpf, xsys},
 	"scripts/lib/ring":            {},
+	"deploy":                      {goyaml, metricsql}, // tests of the files in it, and nothing else
 }
 
 // testArrows are the external modules that every test may import. Tests may also
 // import every package of this module but the benchmarks: a test of both ends of an arrow
 // is often the point.
-var testArrows = []string{goleak, rapid, gopacket, prometheus, xsys, netlink}
+var testArrows = []string{goleak, rapid, gopacket, prometheus, xsys, netlink, chromedp}
 
 // ban forbids that a package reaches another through any chain of imports.
 type ban struct{ from, to, reason string }
@@ -125,6 +134,7 @@ var bans = []ban{
 	{"rdma/local", "rdma", "shared memory works on hosts without any RDMA software"},
 	{"rdma/local", "cgo/*", "shared memory works on hosts without any RDMA software"},
 	{"chunkstore/server/logging", "*", "how lines are written concerns the command alone: libraries take a *slog.Logger, and an application brings its own"},
+	{"chunkstore/cause", "*", "what is decided from facts is the same for a node, a Reader and a survey: none of them is imported"},
 	{"cgo/ibverbs", "*", "the binding is thin and without policy"},
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rmatail/rmatail/internal/ipclock"
 )
 
 // memory is a sealed memfd and the process's one writable mapping of it.
@@ -61,7 +63,7 @@ func newMemory(size uint64, huge HugePages, lock MLock) (m *memory, err error) {
 		return m, fmt.Errorf("%w: pages for %d bytes: %w", ErrMemory, size, err)
 	}
 	if lock == MLockOn {
-		if err := unix.Mlock(m.bytes); err != nil {
+		if err := ipclock.Do(func() error { return unix.Mlock(m.bytes) }); err != nil {
 			return m, memlockError(size, err)
 		}
 	}

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"math/bits"
+	"strconv"
 	"time"
 )
 
@@ -61,4 +62,22 @@ func (h *histogram) merge(o *histogram) {
 	}
 	h.total += o.total
 	h.max = max(h.max, o.max)
+}
+
+// text is the buckets that have counted something, as pairs of the bucket's middle in
+// microseconds and its count: "0.5:3 120:7".
+func (h *histogram) text() string {
+	var b []byte
+	for i, n := range h.counts {
+		if n == 0 {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ' ')
+		}
+		b = strconv.AppendFloat(b, float64(middle(i))/float64(time.Microsecond), 'g', -1, 64)
+		b = append(b, ':')
+		b = strconv.AppendUint(b, n, 10)
+	}
+	return string(b)
 }

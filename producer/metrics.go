@@ -41,7 +41,7 @@ type metrics struct {
 	appends, appendBytes, appendErrors prometheus.Counter
 	blocked                            prometheus.Counter
 	drops                              *prometheus.CounterVec
-	batches                            prometheus.Histogram
+	batches, batchBytes                prometheus.Histogram
 	queues                             *queues // nil without a Registerer
 	puts, putBytes, holes              prometheus.Counter
 	publishes, leaseFailures           prometheus.Counter
@@ -71,6 +71,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		})),
 		batches: register(r, prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "rmatail_producer_batch_records", Help: "Records of a batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 11),
+		})),
+		batchBytes: register(r, prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "rmatail_producer_batch_bytes", Help: "Bytes of a batch.", Buckets: prometheus.ExponentialBuckets(64, 4, 9),
 		})),
 		blocked: count("blocked_total", "Records that waited for room in the queue."),
 		drops: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -19,13 +19,18 @@ type queues struct {
 type queueGauge struct {
 	desc  *prometheus.Desc
 	value func(*Stats) float64
+	// pulse, if set, is what counts instead, of the Appender for which it is the most.
+	pulse func(Pulse) float64
 }
 
 func newQueues() *queues {
 	q := &queues{}
 	q.mu.open = make(map[*Appender]struct{})
 	add := func(name, help string, value func(*Stats) float64) {
-		q.descs = append(q.descs, queueGauge{prometheus.NewDesc("rmatail_producer_"+name, help, nil, nil), value})
+		q.descs = append(q.descs, queueGauge{prometheus.NewDesc("rmatail_producer_"+name, help, nil, nil), value, nil})
+	}
+	most := func(name, help string, pulse func(Pulse) float64) {
+		q.descs = append(q.descs, queueGauge{prometheus.NewDesc("rmatail_producer_"+name, help, nil, nil), nil, pulse})
 	}
 	add("open", "Appenders that are open.", func(s *Stats) float64 { return float64(len(q.mu.open)) })
 	add("queue_records", "Records that wait for the sink.", func(s *Stats) float64 { return float64(s.QueueRecords) })
@@ -38,6 +43,8 @@ func newQueues() *queues {
 	add("sink_p99_seconds", "99th percentile of the time of a durable append.", func(s *Stats) float64 { return s.SinkP99.Seconds() })
 	add("sink_p99_by_p50_ratio", "99th percentile of the time of a durable append by its median: above 5 the sink pauses.", (*Stats).sinkSpread)
 	add("drain_seconds_max", "Longest time that a queue was never empty.", func(s *Stats) float64 { return s.DrainMax.Seconds() })
+	most("queue_seconds", "For how long something has waited for the sink without a break, in the Appender where that is the longest.", func(p Pulse) float64 { return p.Queued.Seconds() })
+	most("sink_seconds", "Time of the durable append under way so far, or of the last one, in the Appender where that is the longest.", func(p Pulse) float64 { return p.Append.Seconds() })
 	return q
 }
 
@@ -69,11 +76,21 @@ func (q *queues) Collect(ch chan<- prometheus.Metric) {
 	var sum Stats
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	pulses := make([]Pulse, 0, len(q.mu.open))
 	for a := range q.mu.open {
 		s := a.Stats()
 		sum.Merge(&s)
+		pulses = append(pulses, a.Pulse())
 	}
 	for _, g := range q.descs {
-		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.value(&sum))
+		v := 0.0
+		if g.pulse == nil {
+			v = g.value(&sum)
+		} else {
+			for _, p := range pulses {
+				v = max(v, g.pulse(p))
+			}
+		}
+		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, v)
 	}
 }

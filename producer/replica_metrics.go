@@ -9,6 +9,7 @@ type replicaCollector struct {
 	reg   prometheus.Registerer
 	whole []replicaMetric
 	each  []nodeMetric
+	state *prometheus.Desc
 }
 
 type replicaMetric struct {
@@ -25,8 +26,8 @@ type nodeMetric struct {
 // newReplicaCollector registers the metrics of c, if r is not nil. Those of a
 // second ReplicaCache of the process are not counted.
 func newReplicaCollector(r prometheus.Registerer, c *ReplicaCache) *replicaCollector {
-	m := &replicaCollector{c: c}
 	const prefix = "rmatail_replica_"
+	m := &replicaCollector{c: c, state: prometheus.NewDesc(prefix+"nodes", "Nodes by how the writers reach them: local, connecting, live, suspended, probing (suspended, and tried again) or gone.", []string{"state"}, nil)}
 	whole := func(name, help string, value func(*ReplicaStats) uint64) {
 		m.whole = append(m.whole, replicaMetric{prometheus.NewDesc(prefix+name, help, nil, nil), value})
 	}
@@ -77,6 +78,7 @@ func (m *replicaCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range m.each {
 		ch <- d.desc
 	}
+	ch <- m.state
 }
 
 // Collect implements prometheus.Collector.
@@ -85,9 +87,17 @@ func (m *replicaCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, d := range m.whole {
 		ch <- prometheus.MustNewConstMetric(d.desc, prometheus.CounterValue, float64(d.value(&s)))
 	}
+	states := map[string]int{}
+	for state := range nodeLocal + 1 {
+		states[state.String()] = 0
+	}
 	for i := range s.Nodes {
+		states[s.Nodes[i].State]++
 		for _, d := range m.each {
 			ch <- prometheus.MustNewConstMetric(d.desc, d.kind, d.value(&s.Nodes[i]), s.Nodes[i].Node)
 		}
+	}
+	for state, n := range states {
+		ch <- prometheus.MustNewConstMetric(m.state, prometheus.GaugeValue, float64(n), state)
 	}
 }

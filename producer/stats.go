@@ -75,6 +75,13 @@ func (s *Stats) Merge(o *Stats) {
 	s.quantiles()
 }
 
+// SinkTimes is how often the sink has taken about so many microseconds, as text:
+// "120:5 130:9". The difference of two gives the quantiles of what came between them.
+func (s *Stats) SinkTimes() string { return s.sink.text() }
+
+// AckTimes is the same of what Ack is the time of.
+func (s *Stats) AckTimes() string { return s.ack.text() }
+
 func (s *Stats) quantiles() {
 	s.SinkP50, s.SinkP99, s.SinkMax = s.sink.quantile(0.5), s.sink.quantile(0.99), s.sink.max
 	s.AckP50, s.AckP99, s.AckMax = s.ack.quantile(0.5), s.ack.quantile(0.99), s.ack.max
@@ -102,7 +109,9 @@ type gauge struct {
 	inStep      uint64
 	peak        uint64
 	filled      time.Time // since when something waits; zero: nothing does
-	unreported  int       // drops that were not logged yet
+	lastSink    time.Duration
+	refused     uint64 // batches that the sink did not take
+	unreported  int    // drops that were not logged yet
 	reported    time.Time
 }
 
@@ -150,6 +159,10 @@ func (g *gauge) land(b *batch, err error, took time.Duration, now time.Time) {
 	g.sum.BatchBytesMax = max(g.sum.BatchBytesMax, len(b.buf))
 	if took > 0 {
 		g.sum.sink.add(took)
+		g.lastSink = took
+		if err != nil {
+			g.refused++
+		}
 	}
 	g.sum.ack.add(now.Sub(b.born))
 }

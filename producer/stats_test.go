@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,4 +152,24 @@ func TestQueueGauges(t *testing.T) {
 			t.Errorf("%v are open after close", got)
 		}
 	})
+}
+
+// TestTimesAreText: what was counted between two snapshots can be told by a reader of
+// the text.
+func TestTimesAreText(t *testing.T) {
+	var s Stats
+	if s.SinkTimes() != "" || s.AckTimes() != "" {
+		t.Errorf("nothing is %q, %q", s.SinkTimes(), s.AckTimes())
+	}
+	for range 3 {
+		s.sink.add(0)
+	}
+	s.sink.add(120 * time.Microsecond)
+	s.ack.add(2 * time.Hour)
+	if got := s.SinkTimes(); got != "0.5:3 124:1" {
+		t.Errorf("3 at once and one of 120 us are %q", got)
+	}
+	if got := s.AckTimes(); !strings.HasSuffix(got, ":1") || strings.Contains(got, " ") {
+		t.Errorf("one of two hours is %q", got)
+	}
 }

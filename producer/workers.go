@@ -18,3 +18,11 @@ func (w *Workers) give() {
 		<-w.places
 	}
 }
+
+// Taken is how many places are taken, of how many.
+func (w *Workers) Taken() (taken, all int) {
+	if w == nil {
+		return 0, 0
+	}
+	return len(w.places), cap(w.places)
+}

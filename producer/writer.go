@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
@@ -23,7 +24,10 @@ type writer struct {
 	orders chan chan error // to seal
 	// unsure: an append has failed or was given up, and may become durable yet.
 	unsure bool
-	ended  error // ErrFenced or ErrLeaseLost: nothing is written any more
+	// sinking is since when the log has had an append under way, in Unix nanoseconds; 0:
+	// it has none. See Appender.Pulse.
+	sinking atomic.Int64
+	ended   error // ErrFenced or ErrLeaseLost: nothing is written any more
 
 	behind [1]byte // scratch of overtaken
 
@@ -138,6 +142,7 @@ func (w *writer) count(b *batch, took time.Duration, err error) {
 		return
 	}
 	m.batches.Observe(float64(b.n))
+	m.batchBytes.Observe(float64(len(b.buf)))
 	m.appends.Add(float64(b.n))
 	m.appendBytes.Add(float64(len(b.buf)))
 }
@@ -155,7 +160,9 @@ func (w *writer) durably(b *batch) (base uint64, took time.Duration, err error) 
 		return 0, 0, &wire.Error{Status: wire.StatusOffset, Arg0: base, Arg1: b.at, Message: fmt.Sprintf("append to %v at %d", w.cfg.Shard, b.at)}
 	}
 	began := time.Now()
+	w.sinking.Store(began.UnixNano())
 	end, err := w.log.Append(context.Background(), base, b.buf)
+	w.sinking.Store(0)
 	took = max(time.Since(began), 1)
 	switch {
 	case errors.Is(err, wire.ErrOffset):

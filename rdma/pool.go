@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/rmatail/rmatail/cgo/ibverbs"
+	"github.com/rmatail/rmatail/internal/ipclock"
 )
 
 // Pool shares opened devices between the connections and exports of a process.
@@ -130,11 +131,25 @@ func (d *openDevice) vector() int {
 
 // register registers memory, and explains a refusal.
 func (d *openDevice) register(pd *ibverbs.PD, mem []byte, access ibverbs.Access) (*ibverbs.MR, error) {
-	mr, err := pd.RegMR(mem, access)
+	var mr *ibverbs.MR
+	err := ipclock.Do(func() (err error) {
+		mr, err = pd.RegMR(mem, access)
+		return err
+	})
 	if errors.Is(err, syscall.ENOMEM) {
 		return nil, &MemlockError{Device: d.name, Need: uint64(len(mem)), Limit: memlockLimit(), Err: err}
 	}
 	return mr, err
+}
+
+// queuePair makes a queue pair. Its rings are locked memory too.
+func queuePair(pd *ibverbs.PD, cq *ibverbs.CQ, sends, receives int) (*ibverbs.QP, error) {
+	var qp *ibverbs.QP
+	err := ipclock.Do(func() (err error) {
+		qp, err = pd.CreateQP(cq, cq, sends, receives)
+		return err
+	})
+	return qp, err
 }
 
 // endpointAt describes this end of a connection: all but queue pair, PSN and

@@ -59,7 +59,7 @@ func newVerbsQueue(dev *openDevice, port, depth int, mem []byte) (q *verbsQueue,
 	if q.cq, err = dev.ctx.CreateCQ(depth+1, q.ch, dev.vector()); err != nil {
 		return q, err
 	}
-	if q.qp, err = q.pd.CreateQP(q.cq, q.cq, depth, 1); err != nil {
+	if q.qp, err = queuePair(q.pd, q.cq, depth, 1); err != nil {
 		return q, err
 	}
 	// No access for the peer: it answers our READs and does nothing else.

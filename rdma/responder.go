@@ -26,7 +26,7 @@ func (e *Export) newResponder(x *exportDevice, port int) (*Responder, error) {
 	}
 	r := &Responder{export: e, x: x}
 	var err error
-	if r.qp, err = x.pd.CreateQP(x.cq, x.cq, 1, 1); err != nil {
+	if r.qp, err = queuePair(x.pd, x.cq, 1, 1); err != nil {
 		return nil, err
 	}
 	x.responders[r] = struct{}{}

@@ -20,13 +20,14 @@ import (
 // connections, one poller and one set of limits, shared by all Readers opened from
 // it. Safe for concurrent use.
 type Cluster struct {
-	cfg    Config
-	name   string                 // of the nodes together, for metrics
-	roster atomic.Pointer[roster] // nil without nodes
-	dir    *durable.Dir
-	gate   *gate
-	count  counters
-	hangar hangar
+	cfg      Config
+	name     string                 // of the nodes together, for metrics
+	roster   atomic.Pointer[roster] // nil without nodes
+	dir      *durable.Dir
+	gate     *gate
+	count    counters
+	observer observer
+	hangar   hangar
 	// runPeer keeps the connections to a node: (*peer).run but in tests.
 	runPeer func(p *peer, after time.Duration)
 
@@ -81,6 +82,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 
 func newCluster(cfg Config) *Cluster {
 	c := &Cluster{cfg: cfg, pollNow: make(chan struct{}, 1), runPeer: (*peer).run}
+	c.observer.c = c
 	c.mu.follows = map[shardKey]*follow{}
 	c.mu.nics = map[string]*nic{}
 	c.pages.Store(new([]*page))
@@ -132,6 +134,7 @@ func (c *Cluster) register() {
 		return
 	}
 	c.metrics = k
+	c.observer.begin()
 }
 
 // Close ends all Readers, connections and goroutines of the Cluster. Closing twice

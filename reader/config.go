@@ -125,6 +125,9 @@ type Config struct {
 	// Credentials are what nodes are shown, and what is demanded of them; an
 	// *auth.Client has them. They stay the caller's. nil: nothing.
 	Credentials wire.Credentials
+	// ShardMetrics is how many shards, the first by name, have metrics of their own; the
+	// rest are summed. 64; negative: none has.
+	ShardMetrics int
 
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: no metrics
@@ -139,6 +142,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.DurableConcurrency = cmp.Or(c.DurableConcurrency, 4)
 	c.BytesInFlight = cmp.Or(c.BytesInFlight, 256<<20)
 	c.Prefetch = cmp.Or(c.Prefetch, 1<<20)
+	c.ShardMetrics = cmp.Or(c.ShardMetrics, 64)
 	if c.RDMA == (rdma.Config{}) {
 		c.RDMA = rdma.DefaultConfig()
 	}

@@ -53,6 +53,9 @@ func (p *peer) bury(tries *[FromDurable]attempt) {
 		}
 		now, err := time.Now(), a.path.Err()
 		p.c.cfg.Logger.Warn("memory path lost", "node", p.name, "transport", Source(i).String(), "err", err)
+		if Source(i) == FromRDMA {
+			p.c.count.qpErrors.add(rdma.Root(err))
+		}
 		wasSteady := now.Sub(a.since) >= steady
 		if wasSteady {
 			a.backoff.Reset()
@@ -93,17 +96,19 @@ func (p *peer) connect(client *wire.Client, tries *[FromDurable]attempt) {
 			if err != nil {
 				m.Close()
 			} else {
-				a.path.peer, a.path.nic = p, p.c.nic(m)
+				a.path.peer, a.path.nic, a.path.times = p, p.c.nic(m), &p.c.count.times[s]
 			}
 		}
 		if err != nil {
 			a.why, a.next = err.Error(), time.Now().Add(a.backoff.Next(p.rng))
+			p.missed(s, err)
 			p.c.cfg.Logger.Debug("memory path not up", "node", p.name, "transport", s.String(), "err", err)
 			continue
 		}
 		a.since, a.why = time.Now(), ""
 		up = true
 		p.c.count.connects[s].Add(1)
+		p.had(s)
 		p.publish(tries)
 	}
 	if !up {

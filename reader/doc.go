@@ -60,7 +60,8 @@
 //
 // Bytes of the store are believed if the shard has its incarnation after the read.
 //
-// Each step counts under its reason (see Stats). A transport that failed rests
+// Each step counts under its reason (see Stats), and Shards tells for each followed
+// shard what is the matter if bytes come late (package cause). A transport that failed rests
 // for 50 ms, longer each time up to 2 s; a lost connection is dialled again with
 // full jitter, so that a Reader comes back to memory by itself.
 //

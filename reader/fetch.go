@@ -276,12 +276,16 @@ func (r *Reader) noted(f *flight, why reason) (expected bool) {
 		return true
 	}
 	r.c.count.retry(why)
+	if lacks {
+		r.trace.holes.Add(1)
+	}
 	return false
 }
 
 // failed takes that nothing was read over the current flight's path.
 func (r *Reader) failed(f *flight, err error) {
 	why := r.c.failed(f, err)
+	r.trace.fail(why)
 	r.places.forget(f.via.epoch)
 	r.c.cfg.Logger.Debug("memory read failed", "shard", r.f.key.name, "transport", f.via.source.String(), "err", err)
 	r.c.hangar.put(f)

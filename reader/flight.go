@@ -66,6 +66,7 @@ type flight struct {
 	payer *budget // nil: not bounded
 	paid  int64   // by payer, until the flight has landed or failed
 
+	copies   uint      // that were timed, or might have been
 	posted   time.Time // when what is on its way was
 	deadline time.Time // of what is on its way
 }
@@ -284,12 +285,19 @@ func (f *flight) settled(since time.Time) error {
 }
 
 // timed notes how long the path took for so many bytes. A copy of shared memory is
-// never waited for, and looking at the clock costs as much as some of them.
+// never waited for, and looking at the clock costs as much as some of them: one of
+// shmTimed is counted.
 func (f *flight) timed(size int, since time.Time) {
-	if f.via.source != FromSHM {
+	switch f.copies++; {
+	case f.via.source != FromSHM:
 		f.via.took(time.Now(), size, f.posted, latest(since, f.posted))
+	case f.copies%shmTimed == 0 && f.via.times != nil:
+		f.via.times.Add(time.Since(f.posted))
 	}
 }
+
+// shmTimed is of how many copies of shared memory the time of one is taken.
+const shmTimed = 64
 
 // end gives up after an error.
 func (f *flight) end(err error) {

@@ -29,6 +29,7 @@ type follow struct {
 		beat     uint64    // producer's heartbeat, the latest one seen
 		oldBeat  uint64    // the latest of those before it that some replica still has
 		beatAt   time.Time // when it moved, by this host's clock
+		pubAt    time.Time // when the length did
 		statAt   time.Time // when to ask the store for its length
 		statRest time.Duration
 		readers  []*Reader
@@ -151,7 +152,7 @@ func (f *follow) entry(e layout.Entry, now time.Time) (why reason, moved bool) {
 	case e.Length == f.mu.pub.length && sealed == f.mu.pub.sealed && f.mu.pub.tailCRC == e.TailCRC:
 		return proven, false
 	}
-	f.mu.pub = published{e.Length, e.TailCRC, sealed}
+	f.mu.pub, f.mu.pubAt = published{e.Length, e.TailCRC, sealed}, now
 	f.wake()
 	return proven, true
 }

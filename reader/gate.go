@@ -50,6 +50,7 @@ type missing struct {
 	key    shardKey
 	users  int
 	flight chan struct{} // closed when the read under way has ended; nil: none
+	flying time.Time     // since when there is one
 	wanted []uint64      // positions of those that wait for it
 	gone   uint64        // what begins below it is out of retention
 }
@@ -101,7 +102,7 @@ func (g *gate) read(ctx context.Context, k shardKey, from, to uint64) ([]byte, e
 			return data, nil
 		}
 		if m.flight == nil {
-			m.flight = make(chan struct{})
+			m.flight, m.flying = make(chan struct{}), time.Now()
 			first := m.first(from, uint64(g.most))
 			g.mu.Unlock()
 			return g.fetch(ctx, m, first, from, to)
@@ -144,12 +145,12 @@ func (m *missing) first(from, most uint64) uint64 {
 func (g *gate) fetch(ctx context.Context, m *missing, first, from, to uint64) (data []byte, err error) {
 	var all []byte
 	defer func() { g.landed(m, first, all) }()
-	select {
-	case g.slots <- struct{}{}:
-		defer func() { <-g.slots }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	g.count.durables.Add(1)
+	defer g.count.durables.Add(-1)
+	if err := g.slot(ctx); err != nil {
+		return nil, err
 	}
+	defer func() { <-g.slots }()
 	all, err = g.readAt(ctx, m, first, to)
 	gone := errors.Is(err, wire.ErrOutOfRetention)
 	if gone {
@@ -161,6 +162,35 @@ func (g *gate) fetch(ctx context.Context, m *missing, first, from, to uint64) (d
 		}
 	}
 	return all[min(from-first, uint64(len(all))):], err
+}
+
+// slot waits for one of the reads at once.
+func (g *gate) slot(ctx context.Context) error {
+	select {
+	case g.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	defer g.held(time.Now())
+	select {
+	case g.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// held counts that a limit has held a read back since a time.
+func (g *gate) held(since time.Time) { g.count.durableHeld.Add(int64(time.Since(since))) }
+
+// waits returns for how long the read of a shard's bytes has waited that is under way.
+func (g *gate) waits(k shardKey, now time.Time) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if m := g.mu.shards[k]; m != nil && m.flight != nil {
+		return max(now.Sub(m.flying), 0)
+	}
+	return 0
 }
 
 // learnFirst asks the store what it keeps when bytes have turned out to be gone, so
@@ -200,7 +230,9 @@ func (g *gate) readAt(ctx context.Context, m *missing, from, to uint64) ([]byte,
 		return nil, err
 	}
 	p := make([]byte, size)
+	began := time.Now()
 	n, err := g.store.ReadAt(ctx, m.key.name, from, p)
+	g.count.times[FromDurable].Add(time.Since(began))
 	g.refund(size - n)
 	if n == 0 {
 		if errors.Is(err, wire.ErrOutOfRetention) {
@@ -270,6 +302,7 @@ func (g *gate) pace(ctx context.Context, n int) error {
 	if !at.After(now) {
 		return nil
 	}
+	defer g.held(now)
 	t := time.NewTimer(at.Sub(now))
 	defer t.Stop()
 	select {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/internal/spread"
 	"github.com/rmatail/rmatail/rdma"
 )
 
@@ -31,8 +32,9 @@ type path struct {
 	failures  atomic.Int32
 	// born is the origin of the latencies' clock.
 	born  time.Time
-	wakes bool    // its batches may wait at the node for news
-	small latency // of reads that are answered in few packets
+	times *spread.Histogram // of its source; nil: not counted
+	wakes bool              // its batches may wait at the node for news
+	small latency           // of reads that are answered in few packets
 	large latency
 }
 
@@ -76,7 +78,11 @@ func (p *path) latencyOf(size int) *latency {
 func (p *path) took(now time.Time, size int, posted, since time.Time) {
 	d := now.Sub(posted)
 	l := p.latencyOf(size)
-	if 4*now.Sub(since) < d && d > l.estimate(now.Sub(p.born)) {
+	waited := 4*now.Sub(since) >= d
+	if waited && p.times != nil {
+		p.times.Add(d)
+	}
+	if !waited && d > l.estimate(now.Sub(p.born)) {
 		return
 	}
 	l.took(now.Sub(p.born), d)

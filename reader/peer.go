@@ -24,6 +24,7 @@ type peer struct {
 	live       atomic.Pointer[[]*path]     // those that are connected, best first
 	status     atomic.Pointer[pathStatus]
 	reads      atomic.Uint64 // data reads that it has answered
+	best       atomic.Int32  // the best transport that it could have: see had
 	rng        *rand.Rand    // of run; jitter
 	// changed is whether a transport was logged before; of run.
 	changed bool

@@ -94,6 +94,7 @@ func (p *poller) takeLate(v *visit) (pause time.Duration, ok bool) {
 // pause returns the time to the next poll. Up to an eighth of jitter keeps the
 // processes of a site out of step.
 func (p *poller) pause() time.Duration {
+	p.c.count.pollEvery.Store(int64(p.interval))
 	d := p.interval
 	if p.quiet() {
 		d = watchFor

@@ -184,7 +184,9 @@ func (r *Reader) slow(running map[*flight]time.Time) {
 // brought the next byte.
 func (r *Reader) proves(o outcome, v *verdict) bool {
 	if o.err != nil {
-		v.add(r.c.failed(o.f, o.err))
+		why := r.c.failed(o.f, o.err)
+		v.add(why)
+		r.trace.fail(why)
 		r.places.forget(o.f.via.epoch)
 		return false
 	}

@@ -36,6 +36,7 @@ type Reader struct {
 	asked  *question // of the durable store, not answered yet or not taken; or nil
 	timer  *time.Timer
 
+	trace  trace
 	seat   int             // in f.mu.readers, guarded by f.mu; negative: none
 	pos    atomic.Uint64   // where rest begins, else tail.pos; for other goroutines
 	news   chan struct{}   // capacity 1
@@ -104,6 +105,7 @@ func (r *Reader) start(pos, length uint64) {
 	r.tail.seek(pos, length)
 	r.prefix = prefixAt(r.h, pos)
 	r.pos.Store(pos)
+	r.trace.born.Store(length)
 }
 
 // Next returns the next bytes, waiting for them until ctx ends. io.EOF is the end
@@ -129,10 +131,14 @@ func (r *Reader) enter() bool {
 		<-r.busy
 		return false
 	}
+	r.trace.turn()
 	return true
 }
 
-func (r *Reader) leave() { <-r.busy }
+func (r *Reader) leave() {
+	r.trace.turn()
+	<-r.busy
+}
 
 // advance is Next for one who has entered, with no rest.
 func (r *Reader) advance(ctx context.Context) (Batch, error) {
@@ -157,6 +163,9 @@ func (r *Reader) advance(ctx context.Context) (Batch, error) {
 		case doEnd:
 			return Batch{}, io.EOF
 		case doWait:
+			if r.tail.rate > 0 {
+				r.trace.capped.Store(now.Before(r.tail.idleTo))
+			}
 			if err := r.wait(ctx, a.until); err != nil {
 				return Batch{}, err
 			}
@@ -220,6 +229,7 @@ func (r *Reader) delivered(data []byte, from Source) Batch {
 	}
 	r.pos.Store(r.tail.pos)
 	r.c.count.delivered(from, len(data))
+	r.trace.delivered(from, len(data))
 	return b
 }
 

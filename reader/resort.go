@@ -45,6 +45,7 @@ func (r *Reader) resort(ctx context.Context, a action, v view) (b Batch, ok bool
 		return r.delivered(q.data, FromDurable), true, nil
 	case q.err != nil:
 		r.c.count.failed(FromDurable, reasonTransport)
+		r.trace.refused.Add(1)
 		r.c.cfg.Logger.Debug("durable read failed", "shard", r.f.key.name, "position", q.from, "err", q.err)
 	}
 	r.tail.durableFailed(time.Now())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/internal/spread"
 )
 
 // Stats counts what a Cluster has done since it was opened.
@@ -17,8 +18,6 @@ type Stats struct {
 	// Requests counts everything that was asked of the cache: data, descriptor,
 	// identity and length-page reads, and durable reads.
 	Requests uint64
-	// PageReads counts those of Requests that read a length page.
-	PageReads uint64
 	// Bytes counts what those moved; Delivered what Readers handed out.
 	Bytes, Delivered uint64
 	// DeliveredBy splits Delivered by source.
@@ -28,8 +27,15 @@ type Stats struct {
 	// Failures counts reads that failed with their transport, by source; each is
 	// among Retries too.
 	Failures map[string]uint64
-	// Connects counts connections made, by source.
-	Connects map[string]uint64
+	// ReadBytes are the bytes of data reads and their descriptors, by source.
+	ReadBytes map[string]uint64
+	// PageReads counts length pages that were read.
+	PageReads uint64
+	// Connects counts connections made, by source; DialFailures those that a node
+	// offers, this host could have, and that could not be made.
+	Connects, DialFailures map[string]uint64
+	// QPErrors counts RDMA connections that were lost, by rdma.Root.
+	QPErrors map[string]uint64
 	// Hedges counts reads of a second replica because the first was slow, HedgeWins
 	// those that the second one won.
 	Hedges, HedgeWins uint64
@@ -122,16 +128,27 @@ func (c *Cluster) Stats() Stats {
 // counters are a Cluster's; all may be used at once.
 type counters struct {
 	reads, failures, connects, deliveredBy [sources]atomic.Uint64
-	retries                                [reasons]atomic.Uint64
-	requests, pages, bytes                 atomic.Uint64
-	hedges, hedgeWins, quorums             atomic.Uint64
-	partialMisses, fills, fillFailures     atomic.Uint64
+	readBytes, dialFailures                [sources]atomic.Uint64
+	// times are how long reads took, by source: see flight.timed and gate.readAt.
+	times [sources]spread.Histogram
+	// pollEvery is the poll interval at present, in nanoseconds; pageReads are the
+	// length pages that were read.
+	pollEvery atomic.Int64
+	pageReads atomic.Uint64
+	// durableHeld is for how long limits have held durable reads back, in nanoseconds.
+	durableHeld                        atomic.Int64
+	durables                           atomic.Int64 // durable reads that wait or are under way
+	qpErrors                           rootCounts
+	retries                            [reasons]atomic.Uint64
+	requests, bytes                    atomic.Uint64
+	hedges, hedgeWins, quorums         atomic.Uint64
+	partialMisses, fills, fillFailures atomic.Uint64
 }
 
 func (c *counters) polled(pages, bytes int) {
 	c.requests.Add(uint64(pages))
-	c.pages.Add(uint64(pages))
 	c.bytes.Add(uint64(bytes))
+	c.pageReads.Add(uint64(pages))
 }
 
 func (c *counters) located(sets int) {
@@ -141,6 +158,7 @@ func (c *counters) located(sets int) {
 
 func (c *counters) read(from Source, requests, bytes int) {
 	c.reads[from].Add(1)
+	c.readBytes[from].Add(uint64(bytes))
 	c.requests.Add(uint64(requests))
 	c.bytes.Add(uint64(bytes))
 }
@@ -155,10 +173,11 @@ func (c *counters) failed(from Source, r reason) {
 func (c *counters) delivered(from Source, n int) { c.deliveredBy[from].Add(uint64(n)) }
 
 func (c *counters) snapshot() Stats {
-	s := Stats{Requests: c.requests.Load(), PageReads: c.pages.Load(), Bytes: c.bytes.Load(),
+	s := Stats{Requests: c.requests.Load(), Bytes: c.bytes.Load(),
 		Hedges: c.hedges.Load(), HedgeWins: c.hedgeWins.Load(), QuorumReads: c.quorums.Load(), PartialMisses: c.partialMisses.Load(),
 		Fills: c.fills.Load(), FillFailures: c.fillFailures.Load(),
 		Reads: bySource(&c.reads), DeliveredBy: bySource(&c.deliveredBy),
+		ReadBytes: bySource(&c.readBytes), PageReads: c.pageReads.Load(), DialFailures: bySource(&c.dialFailures), QPErrors: c.qpErrors.snapshot(),
 		Failures: bySource(&c.failures), Connects: bySource(&c.connects), Retries: map[string]uint64{}}
 	for r := range reasons {
 		s.Retries[reason(r).String()] = c.retries[r].Load()

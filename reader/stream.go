@@ -57,7 +57,9 @@ func (r *Reader) writeBatch(w io.Writer) (n int, err error) {
 	}
 	r.pos.Store(r.rest.Position) // nothing of it is written yet
 	size := len(r.rest.Data)
+	r.trace.turn() // w is the consumer
 	n, err = w.Write(r.rest.Data)
+	r.trace.turn()
 	n = min(max(n, 0), size)
 	if r.used(n); n < size && err == nil {
 		err = io.ErrShortWrite

@@ -61,7 +61,8 @@
 //	                                          beyond: less what the server uses for the same producer without consumers
 //	  producer_cpu_ms_per_s, client_cpu_ms_per_mb
 //	  moved_per_byte, requests_per_kb         of the consumers, for each delivered byte and 1,000 of them: of peers and plain what went through
-//	                                          their sockets, both ways; of ours what was read of the arena
+//	                                          their sockets, both ways; of ours what was read of the arena, below 1 where Readers of a process
+//	                                          share a read
 //	  durable_share                           of ours: from the store instead of the memory
 //	  traffic                                 of the window: moved, requests, pages (reads of length pages), durable, news (deliveries)
 //	  failed, failures                        why a cell could not be measured, and in how many rounds

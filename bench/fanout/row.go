@@ -69,19 +69,23 @@ func find(rows []Row, k key) *Row {
 }
 
 // beyond computes what the server of each row of a round used beyond what it uses
-// for the producer alone, where that was measured. The producer's work is the same
-// however its consumers poll.
+// for the producer alone, where that was measured: the median of all such cells of
+// that server, as the producer's work is the same however consumers follow.
 func beyond(round []Row) {
 	for i := range round {
 		r := &round[i]
 		if r.Consumers == 0 || r.Delivered <= 0 {
 			continue
 		}
-		alone := find(round, key{r.Program, r.Workload, r.Shards, 0, r.Poll})
-		if alone == nil || alone.Failed != "" {
-			continue
+		var alone []float64
+		for _, a := range round {
+			if a.Consumers == 0 && a.Failed == "" && a.Workload == r.Workload && a.Shards == r.Shards && family(a.Program) == family(r.Program) {
+				alone = append(alone, a.Server)
+			}
 		}
-		r.Beyond = (r.Server - alone.Server) / r.Delivered
+		if len(alone) > 0 {
+			r.Beyond = (r.Server - median(alone)) / r.Delivered
+		}
 	}
 }
 

@@ -71,6 +71,13 @@ func (b *budget) give(n int) {
 	b.serve()
 }
 
+// state is how much is taken, and how many wait for some.
+func (b *budget) state(all int) (used, waiting int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return all - b.mu.free, len(b.mu.waiting)
+}
+
 // serve lets the first takers go on. The lock is held.
 func (b *budget) serve() {
 	for len(b.mu.waiting) > 0 && b.mu.waiting[0].n <= b.mu.free {

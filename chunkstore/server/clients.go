@@ -9,9 +9,9 @@ import (
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
-// client is what all connections of one client share of the node. Clients are told
+// tally is what all connections of one client share of the node. Clients are told
 // apart by identity, or where nobody is asked for one, by address.
-type client struct {
+type tally struct {
 	name string
 	mu   struct {
 		sync.Mutex
@@ -25,20 +25,20 @@ type client struct {
 type clients struct {
 	mu struct {
 		sync.Mutex
-		byName map[string]*client
+		byName map[string]*tally
 	}
 }
 
 // enter counts a connection of a client in. The error is that it has too many.
-func (cs *clients) enter(name string, limit int) (*client, error) {
+func (cs *clients) enter(name string, limit int) (*tally, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	c := cs.mu.byName[name]
 	if c == nil {
 		if cs.mu.byName == nil {
-			cs.mu.byName = map[string]*client{}
+			cs.mu.byName = map[string]*tally{}
 		}
-		c = &client{name: name}
+		c = &tally{name: name}
 		cs.mu.byName[name] = c
 	}
 	c.mu.Lock()
@@ -51,7 +51,7 @@ func (cs *clients) enter(name string, limit int) (*client, error) {
 }
 
 // leave undoes enter.
-func (cs *clients) leave(c *client) {
+func (cs *clients) leave(c *tally) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	c.mu.Lock()
@@ -63,7 +63,7 @@ func (cs *clients) leave(c *client) {
 
 // take counts bytes in that wait for a disk; a client that has none waiting may take
 // any number.
-func (c *client) take(n, limit int) bool {
+func (c *tally) take(n, limit int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.bytes > 0 && c.mu.bytes+n > limit {
@@ -73,14 +73,14 @@ func (c *client) take(n, limit int) bool {
 	return true
 }
 
-func (c *client) give(n int) {
+func (c *tally) give(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.bytes -= n
 }
 
 // addPair counts a queue pair in.
-func (c *client) addPair(limit int) bool {
+func (c *tally) addPair(limit int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.pairs >= limit {
@@ -90,7 +90,7 @@ func (c *client) addPair(limit int) bool {
 	return true
 }
 
-func (c *client) removePair() {
+func (c *tally) removePair() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.pairs--
@@ -100,7 +100,7 @@ func (c *client) removePair() {
 const paceBurst = 100 * time.Millisecond
 
 // due is how long a request that has come now has to wait, at so many a second.
-func (c *client) due(now time.Time, perSecond int) time.Duration {
+func (c *tally) due(now time.Time, perSecond int) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if earliest := now.Add(-paceBurst); c.mu.at.Before(earliest) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,8 +76,12 @@ type Config struct {
 	// durable store into its arena, for readers that miss extents which are its own:
 	// once for all of them. They make room as others do. 0: none.
 	ReadThrough int64
-	// HTTP is the address of /metrics, /healthz and /readyz. Empty: none.
+	// HTTP is the address of the page, /metrics, /healthz, /readyz and /debug/pprof/.
+	// HTTPAuto: DefaultHTTP if it is free, else none. Empty: none.
 	HTTP string
+	// HTTPAdmit says which HTTP requests are answered, /healthz and /readyz apart; see
+	// TokenFile. nil: all, but profiles at a loopback address only.
+	HTTPAdmit func(*http.Request) bool
 	// Limits bound what clients can use up.
 	Limits Limits
 	// Guard says who clients are and what they may do; it stays the caller's. nil:
@@ -91,6 +96,10 @@ type Config struct {
 	RetainEvery time.Duration
 	// Heartbeat is how often the node's appenders publish when idle. 1 s.
 	Heartbeat time.Duration
+
+	// ShardMetrics is how many shards, the first by name, have metrics of their own and
+	// are told by NodeStat; the rest are summed. 64; negative: none.
+	ShardMetrics int
 
 	Logger *slog.Logger // nil: nothing is logged
 	// Registerer receives the metrics. /metrics serves it if it is a Gatherer too,
@@ -186,6 +195,7 @@ func (l Limits) withDefaults() Limits {
 
 func (c Config) withDefaults() Config {
 	c.Arena.Bytes = cmp.Or(c.Arena.Bytes, 64<<20)
+	c.ShardMetrics = cmp.Or(c.ShardMetrics, 64)
 	c.EvictEvery = cmp.Or(c.EvictEvery, time.Second)
 	c.RetainEvery = cmp.Or(c.RetainEvery, time.Minute)
 	c.Heartbeat = cmp.Or(c.Heartbeat, time.Second)
@@ -212,7 +222,7 @@ func (c Config) Validate() error {
 	if err := checkAddress("listen", c.Listen); err != nil {
 		return err
 	}
-	if c.HTTP != "" {
+	if c.HTTP != "" && c.HTTP != HTTPAuto {
 		if err := checkAddress("http", c.HTTP); err != nil {
 			return err
 		}

@@ -130,8 +130,11 @@ func TestRealHTTP(t *testing.T) {
 			t.Errorf("no %s in the metrics", want)
 		}
 	}
-	if code, _ := get("/"); code != 404 {
-		t.Errorf("/: %d", code)
+	if code, body := get("/"); code != 200 || !strings.Contains(body, "<title>rmatail") {
+		t.Errorf("/: %d %.100q", code, body)
+	}
+	if code, _ := get("/nothing"); code != 404 {
+		t.Errorf("/nothing: %d", code)
 	}
 	s.closing.Store(true)
 	if code, _ := get("/readyz"); code != 503 {

@@ -55,7 +55,7 @@ type conn struct {
 	lines lines
 	// known ends its being a stranger: with its Hello, or its end.
 	known  func()
-	client *client // nil before the Hello
+	client *tally // nil before the Hello
 
 	// waiting are the AwaitArena requests that are not answered.
 	waiting struct {
@@ -74,7 +74,7 @@ type conn struct {
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
-	if g := s.cfg.Guard; g != nil {
+	if g := s.cfg.Guard; g != nil && !within(nc) {
 		if cfg := g.TLS(); cfg != nil {
 			nc = newSealedConn(nc, cfg)
 		}
@@ -131,6 +131,8 @@ func (c *conn) frames() error {
 	if err := c.handshake(); err != nil {
 		return err
 	}
+	c.s.counters.greeted.Add(1)
+	defer c.s.counters.greeted.Add(-1)
 	for {
 		h, p, err := c.fr.Next()
 		if err != nil {

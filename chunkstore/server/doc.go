@@ -38,6 +38,13 @@
 // A panic in a connection ends that connection alone. It is counted, and the
 // count must be zero: it is a bug.
 //
+// # States
+//
+// Once a second a node looks at the shards that are published on it, and decides by
+// package cause how each fares: from heartbeats as they came here, from what its own
+// appenders wait for, and from whether its arena has the shard's end. Stats and the
+// metrics tell it, by name for as many shards as Config.ShardMetrics says.
+//
 // # Order
 //
 // Start: durable store, arena, Unix socket, RDMA, HTTP, and TCP last, so that a

@@ -2,7 +2,9 @@ package server
 
 import (
 	"errors"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -189,11 +191,27 @@ func tenantSocket(path, tenant string) string {
 	return strings.TrimSuffix(path, ext) + "-" + tenant + ext
 }
 
+// each calls f for every memory of now, the one without a tenant first. None is
+// unmapped meanwhile.
+func (m *memories) each(f func(*memory)) {
+	m.mu.Lock()
+	held := m.now.Load()
+	for _, x := range held.of {
+		x.users.Add(1)
+	}
+	m.mu.Unlock()
+	names := slices.Sorted(maps.Keys(held.of))
+	for _, name := range names {
+		f(held.of[name])
+	}
+	for _, x := range held.of {
+		x.users.Done()
+	}
+}
+
 // evict sweeps all memories.
 func (s *Server) evict() {
-	for _, m := range s.memories.now.Load().of {
-		m.arena.Evict(s.cfg.Arena.Clock())
-	}
+	s.memories.each(func(m *memory) { m.arena.Evict(s.cfg.Arena.Clock()) })
 }
 
 // localCache is what the node's own appenders put to: the memory of each stream. It

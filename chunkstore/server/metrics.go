@@ -12,6 +12,8 @@ import (
 type collector struct {
 	s     *Server
 	descs []*metric
+	// durable is that of the time of durable reads.
+	durable *prometheus.Desc
 }
 
 // metric is one line of the table below.
@@ -19,13 +21,16 @@ type metric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(Stats) float64
-	// each, if set, yields one sample for each value of the label instead.
+	// each, if set, yields one sample for each value of the label instead, many one for
+	// each combination of several.
 	each func(Stats) map[string]uint64
+	many func(st Stats, emit func(v float64, labels ...string))
 }
 
 func newCollector(s *Server) *collector {
 	c := &collector{s: s}
 	node := prometheus.Labels{"node": s.Addr().String()}
+	c.durable = prometheus.NewDesc("rmatail_node_durable_read_seconds", "Time of durable reads for clients, waiting for a place at the disk excluded.", nil, node)
 	add := func(name, help string, kind prometheus.ValueType, value func(Stats) float64) {
 		c.descs = append(c.descs, &metric{desc: prometheus.NewDesc("rmatail_node_"+name, help, nil, node), kind: kind, value: value})
 	}
@@ -66,7 +71,15 @@ func newCollector(s *Server) *collector {
 	})
 	count("panics_total", "Panics in connections: bugs.", func(s Stats) float64 { return float64(s.Panics) })
 	c.addArena(gauge, count)
+	c.addLimits(node)
+	c.addShards(node)
+	c.addExport(node)
 	return c
+}
+
+// many adds a metric of several samples.
+func (c *collector) many(node prometheus.Labels, kind prometheus.ValueType, name, help string, labels []string, f func(st Stats, emit func(v float64, labels ...string))) {
+	c.descs = append(c.descs, &metric{desc: prometheus.NewDesc("rmatail_node_"+name, help, labels, node), kind: kind, many: f})
 }
 
 func (c *collector) addArena(gauge, count func(name, help string, value func(Stats) float64)) {
@@ -82,6 +95,14 @@ func (c *collector) addArena(gauge, count func(name, help string, value func(Sta
 	count("leases_forgotten_total", "Leases forgotten for want of room.", func(s Stats) float64 { return float64(s.Arena.Forgotten) })
 	count("publishes_poisoned_total", "Publications refused as a newer writer holds the lease.", func(s Stats) float64 { return float64(s.Arena.Poisoned) })
 	gauge("cache_pages", "Length pages held.", func(s Stats) float64 { return float64(s.Arena.Pages.Used) })
+	gauge("cache_pages_max", "Length pages that the arena has room for.", func(s Stats) float64 { return float64(s.Arena.Pages.Ways) })
+	count("cache_pages_expired_total", "Length pages evicted after their time.", func(s Stats) float64 { return float64(s.Arena.Pages.Expired) })
+	count("cache_pages_pushed_out_total", "Length pages evicted before their time: the arena is too small.", func(s Stats) float64 { return float64(s.Arena.Pages.Capacity) })
+	gauge("cache_oldest_seconds", "Time since the last put of the extent that was put the longest ago.", func(s Stats) float64 { return s.Arena.Extents.Oldest.Seconds() })
+	count("cache_deltas_total", "Chunk pieces that the arena took and that continued what it held.", func(s Stats) float64 { return float64(s.Arena.Deltas) })
+	count("cache_duplicates_total", "Chunk pieces that the arena took and that brought nothing new.", func(s Stats) float64 { return float64(s.Arena.Duplicates) })
+	count("cache_refused_total", "Puts and publications refused as malformed.", func(s Stats) float64 { return float64(s.Arena.Bad) })
+	count("cache_stale_publishes_total", "Lengths published that were smaller than the one before.", func(s Stats) float64 { return float64(s.Arena.Stale) })
 }
 
 // Describe implements prometheus.Collector.
@@ -89,12 +110,17 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range c.descs {
 		ch <- m.desc
 	}
+	ch <- c.durable
 }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	st := c.s.Stats()
 	for _, m := range c.descs {
+		if m.many != nil {
+			m.many(st, func(v float64, labels ...string) { ch <- prometheus.MustNewConstMetric(m.desc, m.kind, v, labels...) })
+			continue
+		}
 		if m.each == nil {
 			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(st))
 			continue
@@ -103,6 +129,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, float64(n), label)
 		}
 	}
+	t := c.s.counters.durableTimes.Snapshot()
+	ch <- prometheus.MustNewConstHistogram(c.durable, t.Count, t.Sum.Seconds(), t.Seconds())
 }
 
 // startMetrics registers the node's metrics, until Shutdown.

@@ -114,7 +114,7 @@ func address(a net.Addr) netip.Addr {
 type countedPair struct {
 	io.Closer
 	s      *Server
-	client *client
+	client *tally
 }
 
 func (p *countedPair) Close() error {
@@ -124,7 +124,7 @@ func (p *countedPair) Close() error {
 
 // placePair counts a queue pair of a client in, if there is room for one. Those that
 // a connection replaces are counted until they are closed.
-func (s *Server) placePair(c *client) bool {
+func (s *Server) placePair(c *tally) bool {
 	if s.counters.queuePairs.Add(1) > int64(s.cfg.Limits.QueuePairsTotal) {
 		s.counters.queuePairs.Add(-1)
 		return false
@@ -137,7 +137,7 @@ func (s *Server) placePair(c *client) bool {
 }
 
 // leavePair undoes placePair.
-func (s *Server) leavePair(c *client) {
+func (s *Server) leavePair(c *tally) {
 	s.counters.queuePairs.Add(-1)
 	c.removePair()
 }
@@ -192,4 +192,20 @@ func (p *pairs) close() error {
 	p.mu.open, p.mu.closed = nil, true
 	p.mu.Unlock()
 	return open.Close()
+}
+
+// exported is what the exports count together; zero without RDMA.
+func (s *Server) exported() rdma.ExportStats {
+	var sum rdma.ExportStats
+	s.memories.each(func(m *memory) {
+		if e, ok := m.export.(rdmaExport); ok {
+			st := e.Stats()
+			sum.Devices = max(sum.Devices, st.Devices)
+			sum.QPs += st.QPs
+			sum.MRs += st.MRs
+			sum.Accepted += st.Accepted
+			sum.Generation = max(sum.Generation, st.Generation)
+		}
+	})
+	return sum
 }

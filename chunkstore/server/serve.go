@@ -34,9 +34,10 @@ func (s *Server) Serve(ctx context.Context) error {
 			return ErrClosed
 		}
 	}
-	if !s.serving.start(s.evictions) || !s.serving.start(func() { failed <- s.accept() }) {
+	if !s.serving.start(s.evictions) || !s.serving.start(s.shards.run) || !s.serving.start(func() { failed <- s.accept() }) {
 		return ErrClosed
 	}
+	s.accepting.Store(true)
 	s.log.Info("serving", "listen", s.Addr().String(), "socket", s.Socket(), "rdma", s.main().export != nil, "durable", s.store != nil, "arena_bytes", len(s.main().arena.Bytes()))
 	var err error
 	select {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/chunkstore/watch"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/producer"
@@ -34,11 +35,14 @@ type Server struct {
 	writers   *producer.Workers
 	bootID    string
 	listener  net.Listener
-	web       *web // nil: no HTTP
+	web       *web           // nil: no HTTP
+	watcher   *watch.Watcher // of the page; nil: nobody looks
+	accepting atomic.Bool    // clients are answered
 	started   time.Time
 	closers   closers
 
 	counters     counters
+	shards       shards
 	payloads     payloads
 	appendBytes  *budget // of requests that run beside
 	durableBytes *budget
@@ -77,6 +81,7 @@ func newServer(cfg Config, p parts) (*Server, error) {
 		appendBytes: newBudget(cfg.Limits.AppendBytes), durableBytes: newBudget(cfg.Limits.DurableBytes),
 		disk: make(chan struct{}, cfg.Limits.DurableReads), writers: producer.NewWorkers(cfg.Limits.Writers),
 	}
+	s.shards.s = s
 	s.conns.open = make(map[*conn]struct{})
 	s.shutdown.done = make(chan struct{})
 	s.life, s.end = context.WithCancel(context.Background())

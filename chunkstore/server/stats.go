@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore"
+	"github.com/rmatail/rmatail/chunkstore/cause"
 	"github.com/rmatail/rmatail/fallback/wire"
+	"github.com/rmatail/rmatail/internal/spread"
 	"github.com/rmatail/rmatail/producer"
 )
 
@@ -65,7 +67,18 @@ type Stats struct {
 	// itself included; nil without a durable directory.
 	Replicas *producer.ReplicaStats `json:"replicas,omitempty"`
 
+	// AppendTimes and AckTimes are producer.Stats.SinkTimes and AckTimes of Producer.
+	AppendTimes string `json:"append_times,omitempty"`
+	AckTimes    string `json:"ack_times,omitempty"`
+
 	Arena chunkstore.Stats `json:"arena"`
+	// Map is how old what the arena holds is.
+	Map chunkstore.Map `json:"map"`
+
+	// Shards are those that are published here, the first by name of them, up to
+	// Config.ShardMetrics; ShardStates counts all by state.
+	Shards      []ShardStats        `json:"shards"`
+	ShardStates map[cause.State]int `json:"shard_states"`
 }
 
 const (
@@ -76,6 +89,7 @@ const (
 // counters are what Stats counts as it goes.
 type counters struct {
 	connections                                          atomic.Int64
+	greeted                                              atomic.Int64 // connections past their handshake
 	connectionsTotal, connectionsOver, connectionsBroken atomic.Uint64
 	requests                                             [opSlots]atomic.Uint64
 	refusals                                             [statusSlots]atomic.Uint64
@@ -85,7 +99,9 @@ type counters struct {
 	durableReads, durableReadBytes                       atomic.Uint64
 	segmentsRemoved, segmentBytesRemoved                 atomic.Uint64
 	panics                                               atomic.Uint64
-	paced                                                atomic.Uint64 // requests that waited for their client's rate
+	paced                                                atomic.Uint64    // requests that waited for their client's rate
+	durableTimes                                         spread.Histogram // of the store, waiting for a place excluded
+	durableWaiting                                       atomic.Int64     // for a place
 }
 
 func (c *counters) request(op wire.Op) {
@@ -134,8 +150,9 @@ func (s *Server) Stats() Stats {
 		DurableReads: c.durableReads.Load(), DurableReadBytes: c.durableReadBytes.Load(),
 		SegmentsRemoved: c.segmentsRemoved.Load(), SegmentBytesRemoved: c.segmentBytesRemoved.Load(),
 		QueuePairs: int(c.queuePairs.Load()), Panics: c.panics.Load(),
-		Arena: s.main().arena.Stats(),
+		Arena: s.main().arena.Stats(), Map: s.main().arena.Map(),
 	}
+	st.Shards, st.ShardStates = s.shardStats()
 	for i := range c.requests {
 		if n := c.requests[i].Load(); n > 0 {
 			st.Requests[opName(i)] = n
@@ -164,6 +181,7 @@ func (s *Server) Stats() Stats {
 	if s.appenders != nil {
 		st.Appenders = s.appenders.count()
 		st.Producer = s.appenders.stats()
+		st.AppendTimes, st.AckTimes = st.Producer.SinkTimes(), st.Producer.AckTimes()
 	}
 	return st
 }

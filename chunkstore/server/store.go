@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
@@ -91,13 +92,18 @@ func (c *conn) readDurable(ctx context.Context, h wire.Header, p []byte) error {
 
 // readAt reads from the store when one of the places at the disk is free.
 func (s *Server) readAt(ctx context.Context, shard string, pos uint64, p []byte) (int, error) {
+	s.counters.durableWaiting.Add(1)
 	select {
 	case s.disk <- struct{}{}:
+		s.counters.durableWaiting.Add(-1)
 		defer func() { <-s.disk }()
 	case <-ctx.Done():
+		s.counters.durableWaiting.Add(-1)
 		return 0, fmt.Errorf("one of %d places for durable reads: %w", cap(s.disk), ctx.Err())
 	}
+	began := time.Now()
 	n, err := s.store.ReadAt(ctx, shard, pos, p)
+	s.counters.durableTimes.Add(time.Since(began))
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}

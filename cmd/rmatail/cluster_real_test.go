@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -12,8 +13,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
-	"github.com/rmatail/rmatail/cmd/rmatail/internal/survey"
+	"github.com/rmatail/rmatail/chunkstore/survey"
 )
 
 // site is a cluster of processes, of which the first owns the durable directory.
@@ -21,6 +23,7 @@ type site struct {
 	dir, file string
 	addrs     []string
 	nodes     []*node
+	life      time.Duration // of the nodes' processes; 0: patience
 }
 
 func (s *site) store() string { return filepath.Join(s.dir, "store") }
@@ -76,7 +79,7 @@ func (s *site) start(t *testing.T, i int) {
 	t.Helper()
 	n := &node{stderr: &bytes.Buffer{}, ended: make(chan struct{})}
 	log := &lockedBuffer{b: n.stderr}
-	n.cmd = command(t, "serve", "--json", "--cluster", s.file, "--node", s.name(i))
+	n.cmd = commandFor(t, cmp.Or(s.life, patience), "serve", "--json", "--cluster", s.file, "--node", s.name(i))
 	n.cmd.Stderr = log
 	out, err := n.cmd.StdoutPipe()
 	if err != nil {

@@ -41,7 +41,13 @@ type result struct {
 // command prepares a process of rmatail, in an environment without RMATAIL_*.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	return commandFor(t, patience, args...)
+}
+
+// commandFor is command for a process that may live as long as life.
+func commandFor(t *testing.T, life time.Duration, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), life)
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, os.Args[0], args...)
 	for _, e := range os.Environ() {

@@ -19,10 +19,11 @@ type serveCmd struct {
 	Cluster string `help:"The file that describes a cluster (YAML): the node takes what it says of --node, follows its changes, and reads it at once on SIGHUP." placeholder:"FILE"`
 	Node    string `help:"With --cluster: which node this is." placeholder:"NAME"`
 
-	Listen string `help:"TCP address for clients; port 0 picks a free one. Without --tls-cert or --tokens there is no authentication: keep it inside a trusted network. Default 127.0.0.1:7440." placeholder:"HOST:PORT"`
-	Dir    string `help:"Durable directory that this node owns: it takes appends and serves durable reads. Without it the node is a cache only." placeholder:"DIR" type:"path"`
-	HTTP   string `name:"http" help:"Address of /metrics, /healthz and /readyz. Default: none." placeholder:"HOST:PORT"`
-	JSON   bool   `name:"json" help:"When ready, print the addresses as one JSON object on standard output."`
+	Listen    string `help:"TCP address for clients; port 0 picks a free one. Without --tls-cert or --tokens there is no authentication: keep it inside a trusted network. Default 127.0.0.1:7440." placeholder:"HOST:PORT"`
+	Dir       string `help:"Durable directory that this node owns: it takes appends and serves durable reads. Without it the node is a cache only." placeholder:"DIR" type:"path"`
+	HTTP      string `name:"http" help:"Address of the page, /metrics, /healthz, /readyz and /debug/pprof/; none: no HTTP. Default: 127.0.0.1:7472, of this host alone, unless it is in use." placeholder:"HOST:PORT"`
+	HTTPToken string `name:"http-token" help:"File with a token that HTTP requests need, health apart: Authorization: Bearer TOKEN, or a browser's password. Without it profiles are served at a loopback address only." placeholder:"FILE" type:"path"`
+	JSON      bool   `name:"json" help:"When ready, print the addresses as one JSON object on standard output."`
 
 	Arena     size          `help:"Memory for recent bytes. Default 64MiB." placeholder:"SIZE"`
 	TTL       time.Duration `name:"ttl" help:"How long bytes stay in memory after they were written, when room gets short. Default 60s." placeholder:"TIME"`
@@ -61,7 +62,7 @@ type ready struct {
 
 func (c *serveCmd) config(p *process) server.Config {
 	return server.Config{
-		Listen: cmp.Or(c.Listen, defaultServer), Dir: c.Dir, HTTP: c.HTTP, Socket: c.Socket,
+		Listen: cmp.Or(c.Listen, defaultServer), Dir: c.Dir, HTTP: c.http(), Socket: c.Socket,
 		Durable: durable.Options{Policy: durable.Policy(c.Policy), Interval: c.Interval, SegmentBytes: int64(c.SegmentBytes), SegmentAge: c.SegmentAge,
 			RetainAge: c.RetainAge, RetainBytes: int64(c.RetainBytes)},
 		Arena: c.arena(), ReadThrough: int64(c.ReadThrough),
@@ -69,6 +70,17 @@ func (c *serveCmd) config(p *process) server.Config {
 		Limits: server.Limits{Connections: c.MaxConnections},
 		Logger: p.log,
 	}
+}
+
+// http is Config.HTTP.
+func (c *serveCmd) http() string {
+	switch c.HTTP {
+	case "":
+		return server.HTTPAuto
+	case "none":
+		return ""
+	}
+	return c.HTTP
 }
 
 func (c *serveCmd) arena() chunkstore.Config {
@@ -117,6 +129,11 @@ func (c *serveCmd) Run(p *process) (err error) {
 	}
 	if source != nil {
 		cfg.Cluster, cfg.Node = source, c.Node
+	}
+	if c.HTTPToken != "" {
+		if cfg.HTTPAdmit, err = server.TokenFile(c.HTTPToken); err != nil {
+			return err
+		}
 	}
 	s, err := server.New(cfg)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/cluster/file"
 	"github.com/rmatail/rmatail/chunkstore/layout"
-	"github.com/rmatail/rmatail/cmd/rmatail/internal/survey"
+	"github.com/rmatail/rmatail/chunkstore/survey"
+	"github.com/rmatail/rmatail/cmd/rmatail/internal/states"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 )
@@ -53,6 +54,9 @@ func (c *statCmd) cluster(p *process) error {
 		o.Wanted = func(shard string) bool { return shard == c.Shard.String() }
 	}
 	r := survey.Of(p, view, o)
+	if err := c.settle(p, &r, func() survey.Report { return survey.Of(p, view, o) }); err != nil {
+		return err
+	}
 	if c.Shard != nil && r.StoreError == "" && len(r.Shards) == 0 {
 		return fmt.Errorf("%w: %s", wire.ErrUnknownShard, c.Shard)
 	}
@@ -60,6 +64,36 @@ func (c *statCmd) cluster(p *process) error {
 		return json.NewEncoder(p.stdout).Encode(r)
 	}
 	return writeSurvey(p.stdout, r, view)
+}
+
+// secondLook is between two surveys, where one does not tell enough: longer than
+// heartbeats are apart.
+const secondLook = 1200 * time.Millisecond
+
+// settle decides the state of each shard, with a second survey if that tells more.
+func (c *statCmd) settle(p *process, r *survey.Report, again func() survey.Report) error {
+	asking, cancel := context.WithTimeout(p, surveyTimeout)
+	defer cancel()
+	consumers, err := c.consumers(asking)
+	if err != nil {
+		return err
+	}
+	if !states.Unsettled(r) {
+		states.Settle(r, nil, 0, consumers, time.Now())
+		return nil
+	}
+	before, at := *r, time.Now()
+	pause := time.NewTimer(secondLook)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-p.Done():
+		return errInterrupted
+	}
+	*r = again()
+	now := time.Now()
+	states.Settle(r, &before, now.Sub(at), consumers, now)
+	return nil
 }
 
 // writeSurvey prints a Report for people.
@@ -98,9 +132,9 @@ func writeSurvey(out io.Writer, r survey.Report, v *cluster.View) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%016x\t%s of %s\t%d\t%d\t%d\t%d\t%s\t%s\n", n.Name, n.Addr, roles, uptime(n.Uptime), n.Epoch,
 			about(used), about(float64(n.Arena)), n.Puts, n.Publishes, n.Reads, n.Leases, hit, missing)
 	}
-	fmt.Fprintln(w, "\nSHARD\tLENGTH\tLAG\tBEHIND\tWRITER")
+	fmt.Fprintln(w, "\nSHARD\tLENGTH\tLAG\tBEHIND\tWRITER\tSTATE\tWHY")
 	for _, s := range r.Shards {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", s.Shard, s.Length, s.Lag, behind(s), writer(s))
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%v\t%s\n", s.Shard, s.Length, s.Lag, behind(s), writer(s), s.State, s.Why)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -15,12 +15,14 @@ import (
 
 type tailCmd struct {
 	readFlags
-	Shard  shard  `arg:"" help:"The shard, such as logs/0000."`
-	From   start  `help:"Where to begin: earliest, latest, a byte position, or -N for the last N lines." default:"-10" placeholder:"WHERE"`
-	Count  uint64 `short:"n" help:"Stop after N records (lines). 0: no limit." default:"0" placeholder:"N"`
-	Follow bool   `short:"f" help:"Wait for more at the end, until the shard is sealed. Without it tail stops at the end there was when it began."`
-	Rate   size   `help:"Read at most so many bytes a second, on average. Default: as fast as it goes." placeholder:"SIZE"`
-	Output string `short:"o" help:"raw: the bytes as they are. json: one object a line with shard, position, source and data." enum:"raw,json" default:"raw" placeholder:"FORMAT"`
+	Shard       shard  `arg:"" help:"The shard, such as logs/0000."`
+	From        start  `help:"Where to begin: earliest, latest, a byte position, or -N for the last N lines." default:"-10" placeholder:"WHERE"`
+	Count       uint64 `short:"n" help:"Stop after N records (lines). 0: no limit." default:"0" placeholder:"N"`
+	Follow      bool   `short:"f" help:"Wait for more at the end, until the shard is sealed. Without it tail stops at the end there was when it began."`
+	Rate        size   `help:"Read at most so many bytes a second, on average. Default: as fast as it goes." placeholder:"SIZE"`
+	DurableRate size   `help:"Read at most so many bytes a second from the durable store. Default: no limit." placeholder:"SIZE"`
+	HTTP        string `name:"http" help:"Serve the reader's metrics at /metrics of this address while it runs." placeholder:"HOST:PORT"`
+	Output      string `short:"o" help:"raw: the bytes as they are. json: one object a line with shard, position, source and data." enum:"raw,json" default:"raw" placeholder:"FORMAT"`
 }
 
 func (c *tailCmd) Help() string {
@@ -57,7 +59,17 @@ func (c *tailCmd) Run(p *process) error {
 	}
 	opening, cancel := context.WithTimeout(p, openTimeout)
 	defer cancel()
-	cluster, err := reader.Open(opening, c.config(p, source))
+	cfg := c.config(p, source)
+	cfg.DurableBytesPerSecond = int64(c.DurableRate)
+	if c.HTTP != "" {
+		m, err := serveMetrics(p, c.HTTP)
+		if err != nil {
+			return err
+		}
+		defer m.close()
+		cfg.Registerer = m.registry
+	}
+	cluster, err := reader.Open(opening, cfg)
 	if err != nil {
 		return err
 	}

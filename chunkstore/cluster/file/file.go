@@ -36,7 +36,7 @@ type Cluster struct {
 type Node struct {
 	Listen string // TCP address to listen on; the node's addr unless the file says another
 	Arena  int64  // bytes of memory for recent bytes; DefaultArena
-	HTTP   string // address of the metrics; empty: none
+	HTTP   string // address of the page and the metrics, or "none"; empty: the node's choice
 	Socket string // path of the Unix socket for shared memory, or "none"; empty: the node's choice
 	Dir    string // durable directory, if the node owns it, else empty
 	RDMA   string // auto, off or require

@@ -40,7 +40,7 @@ func TestTheExampleHasEveryKey(t *testing.T) {
 		t.Errorf("the example says\n%+v, want\n%+v", c.Description, want)
 	}
 	settings := []Node{
-		{Listen: ":7440", Arena: 4 << 30, HTTP: "127.0.0.1:7441", Socket: "none", Dir: "/var/lib/rmatail", RDMA: "auto", Device: "mlx5_0"},
+		{Listen: ":7440", Arena: 4 << 30, HTTP: "127.0.0.1:7472", Socket: "none", Dir: "/var/lib/rmatail", RDMA: "auto", Device: "mlx5_0"},
 		{Listen: "10.0.0.2:7440", Arena: 4 << 30, RDMA: "auto"}, {Listen: "10.0.0.3:7440", Arena: 4 << 30, RDMA: "auto"},
 		{Listen: "10.0.0.4:7440", Arena: 4 << 30, RDMA: "auto"}, {Listen: "10.0.0.9:7440", Arena: 256 << 20, RDMA: "auto"},
 	}

@@ -42,12 +42,23 @@ func (s *survey) visit(ctx context.Context, i int) {
 	}
 }
 
-func (s *survey) ask(ctx context.Context, n *Node, t task) error {
+func (s *survey) ask(ctx context.Context, n *Node, t task) (err error) {
 	c, err := s.o.Dial(ctx, n.Addr)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() {
+		if s.o.Done == nil {
+			c.Close()
+			return
+		}
+		s.o.Done(n.Addr, c, err)
+	}()
+	began := time.Now()
+	if _, err := c.Call(ctx, wire.OpPing, nil, nil); err != nil {
+		return err
+	}
+	n.RoundTrip = time.Since(began).Seconds()
 	if n.Stat, err = c.Call(ctx, wire.OpNodeStat, nil, nil); err != nil {
 		return err
 	}
@@ -123,7 +134,7 @@ func lengths(m *memory, replicas []replicaOf) error {
 		i := at[byKey[pageKey{layout.StreamHash(r.shard.name.Stream), r.shard.name.Page()}]]
 		if i > 0 {
 			if e := layout.ParseEntry(pages[i-1], r.shard.name.EntryOffset()); e.Valid(r.shard.hash) {
-				r.to.Published = e.Length
+				r.to.Published, r.to.Heartbeat = e.Length, e.HeartbeatMS
 			}
 		}
 		r.to.Lag = r.shard.Length - min(r.to.Published, r.shard.Length)

@@ -1,5 +1,6 @@
 // Package survey asks every node of a cluster how it is and what it holds, and the
-// durable store what there is to hold: what `rmatail stat --cluster` shows.
+// durable store what there is to hold: what `rmatail stat --cluster`, `rmatail top` and a
+// node's page show.
 //
 // It reads as a consumer does, and changes nothing: node statistics, leases, and,
 // over TCP, the length pages and identities in each node's memory. A node that is
@@ -20,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore/cause"
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
@@ -33,6 +35,9 @@ const recentExtents = 4
 type Options struct {
 	// Dial connects to a node.
 	Dial func(ctx context.Context, addr string) (*wire.Client, error)
+	// Done gets back what Dial returned, with what went wrong on it (nil: nothing),
+	// instead of its being closed.
+	Done func(addr string, c *wire.Client, err error)
 	// List returns shards of the durable store behind a name.
 	List func(ctx context.Context, after string, limit int) ([]durable.Entry, error)
 	// Wanted says which shards count; nil: all.
@@ -57,25 +62,27 @@ type Report struct {
 
 // Node is what one node says.
 type Node struct {
-	Name      string   `json:"name"`
-	Addr      string   `json:"addr"`
-	Roles     []string `json:"roles"`
-	Weight    uint32   `json:"weight"`
-	Partial   bool     `json:"partial"`
-	Store     bool     `json:"store"` // owns the durable directory
-	Up        bool     `json:"up"`
-	Error     string   `json:"error,omitempty"` // why it is not up, or what it could not say
-	Epoch     uint64   `json:"epoch"`
-	Uptime    float64  `json:"uptime_seconds"`
-	Arena     uint64   `json:"arena_bytes"`
-	Extents   Table    `json:"extents"`
-	Pages     Table    `json:"pages"`
-	Puts      uint64   `json:"puts"`
-	Publishes uint64   `json:"publishes"`
-	Reads     uint64   `json:"tcp_reads"` // ranges of its memory read over TCP
-	Durable   uint64   `json:"durable_reads"`
-	Appends   uint64   `json:"appends"`
-	Leases    int      `json:"leases"` // of the shards below, that live by its clock
+	Name    string   `json:"name"`
+	Addr    string   `json:"addr"`
+	Roles   []string `json:"roles"`
+	Weight  uint32   `json:"weight"`
+	Partial bool     `json:"partial"`
+	Store   bool     `json:"store"` // owns the durable directory
+	Up      bool     `json:"up"`
+	Error   string   `json:"error,omitempty"` // why it is not up, or what it could not say
+	Epoch   uint64   `json:"epoch"`
+	Uptime  float64  `json:"uptime_seconds"`
+	// RoundTrip is how long the node took to answer a Ping, in seconds.
+	RoundTrip float64 `json:"round_trip_seconds"`
+	Arena     uint64  `json:"arena_bytes"`
+	Extents   Table   `json:"extents"`
+	Pages     Table   `json:"pages"`
+	Puts      uint64  `json:"puts"`
+	Publishes uint64  `json:"publishes"`
+	Reads     uint64  `json:"tcp_reads"` // ranges of its memory read over TCP
+	Durable   uint64  `json:"durable_reads"`
+	Appends   uint64  `json:"appends"`
+	Leases    int     `json:"leases"` // of the shards below, that live by its clock
 	// HitRate is the part of the recent chunks placed on it that it holds; nil: there
 	// are none.
 	HitRate *float64 `json:"hit_rate"`
@@ -102,6 +109,8 @@ type Shard struct {
 	Sealed   bool      `json:"sealed"`
 	Lag      uint64    `json:"lag"` // of the replica that is the furthest; the length if none has published
 	Replicas []Replica `json:"replicas"`
+	// Verdict is what is the matter; of who settles it, the survey leaves it unknown.
+	cause.Verdict
 
 	name layout.Shard
 	hash layout.Hash
@@ -114,6 +123,9 @@ type Replica struct {
 	Published uint64 `json:"published"`
 	Lag       uint64 `json:"lag"`
 	Error     string `json:"error,omitempty"` // why it could not say
+	// Heartbeat is the producer's in the entry, in ms of its own clock: news when it
+	// has changed. 0: there is no entry.
+	Heartbeat uint64 `json:"heartbeat_ms,omitempty"`
 	// Writer holds the lease by this replica, for Left more; empty if nobody does.
 	Writer string  `json:"writer,omitempty"`
 	Ballot uint64  `json:"ballot,omitempty"` // its sequence
@@ -167,7 +179,7 @@ func (s *survey) list(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	for after := ""; ; {
-		entries, err := s.o.List(ctx, after, wire.MaxList)
+		entries, err := s.o.List(ctx, after, s.page())
 		if err != nil {
 			s.report.StoreError = err.Error()
 			return
@@ -189,6 +201,15 @@ func (s *survey) list(ctx context.Context) {
 				name: name, hash: name.Hash(e.Incarnation)})
 		}
 	}
+}
+
+// page is how many shards are asked for at once: no more than are looked at, if all
+// of them count.
+func (s *survey) page() int {
+	if s.o.Wanted != nil {
+		return wire.MaxList
+	}
+	return min(wire.MaxList, s.o.Shards-len(s.report.Shards)+1)
 }
 
 // prepare finds who is asked for what.

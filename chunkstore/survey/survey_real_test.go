@@ -1,4 +1,4 @@
-package survey
+package survey_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/chunkstore/server"
+	"github.com/rmatail/rmatail/chunkstore/survey"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 )
@@ -139,7 +140,7 @@ func TestRealSurveyTellsHowFarNodesAre(t *testing.T) {
 	}
 	o := options(entries)
 	o.Shards = 2
-	r := Of(t.Context(), v, o)
+	r := survey.Of(t.Context(), v, o)
 	if len(r.Shards) != 2 || !r.More || r.StoreError != "" || r.Name != "site" {
 		t.Fatalf("%d shards, more %v, %q", len(r.Shards), r.More, r.StoreError)
 	}
@@ -189,7 +190,7 @@ func TestRealSurveyOfManyShards(t *testing.T) {
 		entries = append(entries, durable.Entry{Shard: shard.String(), Info: durable.Info{Incarnation: 1, Length: uint64(i) * 100_000}})
 	}
 	o := options(entries)
-	r := Of(t.Context(), v, o)
+	r := survey.Of(t.Context(), v, o)
 	if len(r.Shards) != 600 || r.More || r.Nodes[0].Error != "" {
 		t.Fatalf("%d shards, %q", len(r.Shards), r.Nodes[0].Error)
 	}
@@ -202,18 +203,18 @@ func TestRealSurveyOfManyShards(t *testing.T) {
 		t.Errorf("an empty node has a hit rate of %v", rate)
 	}
 	o.Wanted = func(s string) bool { return s == "s3/0003" }
-	if r := Of(t.Context(), v, o); len(r.Shards) != 1 || r.Shards[0].Shard != "s3/0003" {
+	if r := survey.Of(t.Context(), v, o); len(r.Shards) != 1 || r.Shards[0].Shard != "s3/0003" {
 		t.Errorf("the one shard that is wanted: %+v", r.Shards)
 	}
 	o.List = func(context.Context, string, int) ([]durable.Entry, error) { return nil, os.ErrNotExist }
-	if r := Of(t.Context(), v, o); r.StoreError == "" || !r.Nodes[0].Up {
+	if r := survey.Of(t.Context(), v, o); r.StoreError == "" || !r.Nodes[0].Up {
 		t.Errorf("without a store: %q, node up %v", r.StoreError, r.Nodes[0].Up)
 	}
 }
 
 // options list entries, in pages.
-func options(entries []durable.Entry) Options {
-	return Options{Shards: 1000, Timeout: patience,
+func options(entries []durable.Entry) survey.Options {
+	return survey.Options{Shards: 1000, Timeout: patience,
 		Dial: func(ctx context.Context, addr string) (*wire.Client, error) {
 			return wire.Dial(ctx, addr, wire.Options{})
 		},

@@ -1,0 +1,132 @@
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/rmatail/rmatail/chunkstore/cause"
+	"github.com/rmatail/rmatail/chunkstore/survey"
+)
+
+func TestTimesBetweenSnapshots(t *testing.T) {
+	var before, now times
+	if err := before.UnmarshalText([]byte("100:5 1000:1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := now.UnmarshalText([]byte("100:5 200:98 1000:2 5e5:1 nonsense 7 x:y")); err != nil {
+		t.Fatal(err)
+	}
+	q := now.since(before)
+	if q == nil || q.Count != 100 || q.P50 != 200e-6 || q.P99 != 0.5 {
+		t.Errorf("%+v", q)
+	}
+	if q := now.since(now); q != nil {
+		t.Errorf("nothing since: %+v", q)
+	}
+	if q := before.since(now); q != nil { // an appender was closed: counts went back
+		t.Errorf("less than before: %+v", q)
+	}
+}
+
+// node is a survey's answer of a node whose counters stand at n.
+func node(n uint64, epoch uint64) survey.Node {
+	stat := fmt.Sprintf(`{"arena_read_bytes":%d,"appends":%d,"requests":{"a":%d,"b":%d},"ack_times":"100:%d","arena":{"Puts":%d},
+		"replicas":{"nodes":[{"node":"a","state":"local","put_bytes":%d},{"node":"gone","put_bytes":1}]},"map":{"cells":"AAH/","ttl_seconds":60}}`, n, n, n, n, n, n, n)
+	return survey.Node{Name: "a", Addr: "a:1", Store: true, Up: true, Epoch: epoch, RoundTrip: 0.001, Stat: json.RawMessage(stat)}
+}
+
+// TestRatesAreDifferences by the watcher's clock; a node that was restarted has none.
+func TestRatesAreDifferences(t *testing.T) {
+	w := New(Options{})
+	now := time.Unix(100, 0)
+	take := func(n survey.Node) Node {
+		f := &Frame{}
+		w.addNodes(f, []survey.Node{n}, now)
+		now = now.Add(2 * time.Second)
+		return f.Nodes[0]
+	}
+	if n := take(node(100, 1)); n.Rates != (Rates{}) || n.Ack != nil || len(n.Memory.Cells) != 3 || n.Memory.TTL != 60 || n.Writes != "local" {
+		t.Errorf("the first: %+v", n)
+	}
+	n := take(node(300, 1))
+	if r := n.Rates; r.TCPBytes != 100 || r.Appends != 100 || r.Requests != 200 || r.Puts != 100 || r.PutBytes != 100 {
+		t.Errorf("200 in 2 s: %+v", r)
+	}
+	if n.Ack == nil || n.Ack.Count != 200 || math.Abs(n.Ack.P99-100e-6) > 1e-9 {
+		t.Errorf("200 acks of 100 us: %+v", n.Ack)
+	}
+	away := survey.Node{Name: "a", Error: "refused"}
+	if n := take(away); n.Up || n.Away != 0 || n.Error != "refused" {
+		t.Errorf("away: %+v", n)
+	}
+	if n := take(away); n.Away != 2 {
+		t.Errorf("away for 2 s: %+v", n)
+	}
+	if n := take(node(10, 2)); !n.Up || n.Away != 0 || n.Rates.Appends != 0 {
+		t.Errorf("restarted: %+v", n)
+	}
+	if n := take(node(30, 2)); n.Rates.Appends != 10 {
+		t.Errorf("again: %+v", n.Rates)
+	}
+	if n := take(node(20, 3)); n.Rates.Appends != 0 {
+		t.Errorf("restarted between two frames: %+v", n.Rates)
+	}
+}
+
+// TestStatesOfAShard follows one shard through what can happen to it.
+func TestStatesOfAShard(t *testing.T) {
+	w := New(Options{})
+	now := time.Unix(1000, 0)
+	s := survey.Shard{Shard: "logs/0000", Length: 1000, Replicas: []survey.Replica{{Node: "a", Published: 1000, Heartbeat: 5, Writer: "me"}, {Node: "b", Published: 900, Lag: 100, Heartbeat: 4}}}
+	take := func() Shard {
+		f := &Frame{}
+		w.addShards(f, []survey.Shard{s}, now, time.Second, true)
+		now = now.Add(time.Second)
+		return f.Shards[0]
+	}
+	want := func(what string, state cause.State) Shard {
+		t.Helper()
+		sh := take()
+		if sh.State != state {
+			t.Errorf("%s: %v (%s), want %v", what, sh.State, sh.Why, state)
+		}
+		return sh
+	}
+	beat := func() { s.Replicas[0].Heartbeat++ }
+	if sh := want("seen once", cause.Unknown); sh.Heartbeat != nil || sh.Rate != 0 || sh.Writer != "me" || len(sh.Replicas) != 2 {
+		t.Errorf("seen once: %+v", sh)
+	}
+	beat()
+	s.Length, s.Replicas[0].Published = 1500, 1500
+	if sh := want("beats", cause.Fine); sh.Heartbeat == nil || *sh.Heartbeat != 0 || sh.Rate != 500 {
+		t.Errorf("beats: %+v", sh)
+	}
+	for range 2 {
+		want("no beat yet", cause.Fine)
+	}
+	if sh := want("late", cause.ProducerSlow); *sh.Heartbeat != 3 {
+		t.Errorf("late: %+v", sh)
+	}
+	want("late", cause.ProducerSlow)
+	want("stopped", cause.ProducerStopped)
+	beat()
+	want("back", cause.Fine)
+	beat()
+	s.Length, s.Lag = 5000, 3500
+	if sh := want("a lag that is new", cause.Fine); sh.LagTime != 0 || sh.Lag != 3500 {
+		t.Errorf("lag: %+v", sh)
+	}
+	beat()
+	if sh := take(); sh.LagTime != 1 {
+		t.Errorf("a lag of 1 s: %+v", sh)
+	}
+	beat()
+	want("the cache is behind, the producer lives", cause.CacheMissing)
+	s.Replicas[0].Error, s.Replicas[1].Error = "refused", "refused"
+	if sh := want("no replica answers", cause.CacheMissing); sh.Heartbeat != nil || sh.LagTime != 0 {
+		t.Errorf("no replica answers: %+v", sh)
+	}
+}

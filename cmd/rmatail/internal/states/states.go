@@ -1,0 +1,190 @@
+// Package states says why delivery of each shard of a survey is slow: what `rmatail
+// stat` shows as its state.
+//
+// It puts together what three kinds of observers tell (see package cause): the survey,
+// of lengths and leases; the nodes, which have seen heartbeats come, and know what
+// their appenders wait for; and, if it is told where, consumers, by their metrics. The
+// first kind of trouble in the order of package cause is the shard's state.
+//
+// A node tells about so many shards only (server.Config.ShardMetrics). For the others
+// the producer's clock is believed, unless its heartbeat has moved between two surveys.
+package states
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/rmatail/rmatail/chunkstore/cause"
+	"github.com/rmatail/rmatail/chunkstore/survey"
+)
+
+// told is what one node tells of a shard.
+type told struct {
+	cause.Verdict
+	node         string
+	HeartbeatAge float64 `json:"heartbeat_age_seconds"`
+	PublishAge   float64 `json:"publish_age_seconds"`
+}
+
+// Settle decides the state of each shard of a Report. before is a survey of the same
+// some time ago, for what takes two looks; nil: there was none.
+func Settle(r, before *survey.Report, apart time.Duration, consumers []Consumer, now time.Time) {
+	nodes := tellings(r)
+	for i := range r.Shards {
+		s := &r.Shards[i]
+		var old *survey.Shard
+		if before != nil {
+			if k := slices.IndexFunc(before.Shards, func(o survey.Shard) bool { return o.Shard == s.Shard }); k >= 0 {
+				old = &before.Shards[k]
+			}
+		}
+		all := []cause.Verdict{cause.Decide(facts(s, old, apart, nodes[s.Shard], now))}
+		all = append(all, ofNodes(nodes[s.Shard])...)
+		for _, c := range consumers {
+			if v, ok := c.verdict(s.Shard); ok {
+				all = append(all, v)
+			}
+		}
+		s.Verdict = First(all)
+	}
+}
+
+// Unsettled reports whether a second look would tell more.
+func Unsettled(r *survey.Report) bool {
+	nodes := tellings(r)
+	return slices.ContainsFunc(r.Shards, func(s survey.Shard) bool {
+		return !s.Sealed && (s.Lag > 0 || len(nodes[s.Shard]) == 0)
+	})
+}
+
+// order is that of package cause: the first of these that is found is the state.
+var order = [...]cause.State{cause.ConsumerSlow, cause.DurableThrottled, cause.CacheMissing, cause.ProducerStopped, cause.ProducerSlow,
+	cause.TransportDegraded, cause.Fine}
+
+// First returns the verdict that comes first in the order of package cause; Unknown is
+// the last.
+func First(all []cause.Verdict) cause.Verdict {
+	return slices.MinFunc(all, func(a, b cause.Verdict) int { return cmp.Compare(rank(a.State), rank(b.State)) })
+}
+
+func rank(s cause.State) int {
+	if i := slices.Index(order[:], s); i >= 0 {
+		return i
+	}
+	return len(order)
+}
+
+// tellings are what the nodes tell, by shard.
+func tellings(r *survey.Report) map[string][]told {
+	all := map[string][]told{}
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		var st struct {
+			Shards []struct {
+				Shard string `json:"shard"`
+				told
+			} `json:"shards"`
+		}
+		if !n.Up || json.Unmarshal(n.Stat, &st) != nil { // an older node
+			continue
+		}
+		for _, s := range st.Shards {
+			s.node = n.Name
+			all[s.Shard] = append(all[s.Shard], s.told)
+		}
+	}
+	return all
+}
+
+// ofNodes are the verdicts of nodes that hold whatever the other nodes tell: appends
+// that wait, and a cache that no node has. A heartbeat that one node lacks may only
+// have been cut off from it.
+func ofNodes(nodes []told) (all []cause.Verdict) {
+	missing := 0
+	for _, n := range nodes {
+		queue := n.State == cause.ProducerSlow && n.HeartbeatAge < cause.LateBeats*cause.DefaultHeartbeat.Seconds()
+		if n.State == cause.DurableThrottled || queue {
+			all = append(all, cause.Verdict{State: n.State, Why: n.node + ": " + n.Why})
+		}
+		if n.State == cause.CacheMissing {
+			missing++
+		}
+	}
+	if missing > 0 && missing == len(nodes) {
+		all = append(all, cause.Verdict{State: cause.CacheMissing, Why: nodes[0].node + ": " + nodes[0].Why})
+	}
+	return all
+}
+
+// facts are a shard's as the survey has seen it.
+func facts(s, old *survey.Shard, apart time.Duration, nodes []told, now time.Time) cause.Facts {
+	f := cause.Facts{Stored: cause.Know(s.Length), Sealed: s.Sealed}
+	asked, held, beat := 0, false, uint64(0)
+	for i := range s.Replicas {
+		r := &s.Replicas[i]
+		if r.Error != "" {
+			continue
+		}
+		asked++
+		held = held || r.Writer != "" && r.Left > 0
+		beat = max(beat, r.Heartbeat)
+	}
+	f.CacheAnswers = cause.Know(asked > 0)
+	if asked == 0 {
+		return f
+	}
+	f.Leased, f.CacheKnows = cause.Know(held), cause.Know(beat > 0)
+	if beat > 0 {
+		f.Published = cause.Know(s.Length - s.Lag)
+		f.HeartbeatAge = cause.Know(max(now.Sub(time.UnixMilli(int64(beat))), 0)) // by the producer's clock, unless more is known
+	}
+	if len(nodes) > 0 {
+		f.HeartbeatAge, f.PublishedAge = cause.Know(youngest(nodes, func(n told) float64 { return n.HeartbeatAge })), cause.Know(youngest(nodes, func(n told) float64 { return n.PublishAge }))
+	}
+	if old == nil {
+		return f
+	}
+	f.Window, f.StoredGrew = apart, cause.Know(s.Length-min(old.Length, s.Length))
+	if len(nodes) == 0 && beat > 0 && beat != heartbeat(old) {
+		f.HeartbeatAge = cause.Know(time.Duration(0)) // it beats, whatever its clock says
+	}
+	if s.Lag > 0 && old.Lag > 0 {
+		f.BehindFor = cause.Know(apart)
+		if !f.PublishedAge.Known && s.Length-s.Lag != old.Length-old.Lag {
+			f.PublishedAge = cause.Know(time.Duration(0))
+		}
+	}
+	return f
+}
+
+func youngest(nodes []told, age func(told) float64) time.Duration {
+	least := age(nodes[0])
+	for _, n := range nodes[1:] {
+		least = min(least, age(n))
+	}
+	return time.Duration(least * float64(time.Second))
+}
+
+func heartbeat(s *survey.Shard) (beat uint64) {
+	for i := range s.Replicas {
+		beat = max(beat, s.Replicas[i].Heartbeat)
+	}
+	return beat
+}
+
+// OfNode is the state of a shard by what a single node says of itself, and consumers.
+func OfNode(stat json.RawMessage, shard string, consumers []Consumer) cause.Verdict {
+	nodes := tellings(&survey.Report{Nodes: []survey.Node{{Up: true, Stat: stat}}})[shard]
+	all := []cause.Verdict{{State: cause.Unknown, Why: "the node tells nothing of it: nobody has written it since the node started, or it tells of other shards"}}
+	if len(nodes) > 0 {
+		all[0] = nodes[0].Verdict
+	}
+	for _, c := range consumers {
+		if v, ok := c.verdict(shard); ok {
+			all = append(all, v)
+		}
+	}
+	return First(all)
+}
