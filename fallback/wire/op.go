@@ -74,6 +74,8 @@ func (o Op) maxRequest() int {
 		return leaseFixed + 1 + MaxName + 1 + MaxShard
 	case OpFill:
 		return fillFixed + 1 + MaxShard
+	case OpName:
+		return nameFixed + 1 + MaxShard
 	case OpAwaitArena:
 		return awaitFixed + MaxAwaitWords*awaitEntry + MaxReads*readArenaEntry
 	case OpNodeStat, OpPing:
@@ -86,7 +88,7 @@ func (o Op) maxRequest() int {
 // is false for OpAppend: that one may be repeated only with an explicit offset (see the package comment).
 func (o Op) Repeatable() bool {
 	switch o {
-	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing, OpLease, OpFill, OpAwaitArena:
+	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing, OpLease, OpFill, OpName, OpAwaitArena:
 		return true
 	}
 	return false
@@ -121,6 +123,8 @@ func (o Op) String() string {
 		return "Lease"
 	case OpFill:
 		return "Fill"
+	case OpName:
+		return "Name"
 	case OpAwaitArena:
 		return "AwaitArena"
 	}
