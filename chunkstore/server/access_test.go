@@ -222,9 +222,10 @@ func TestRealWhoMayDoWhat(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s sees %v, want %v", who, got, want)
 		}
-		for op, payload := range map[wire.Op][]byte{wire.OpNodeStat: nil, wire.OpReadArena: must(wire.AppendReadArena(nil, []wire.ArenaRead{{Off: 0, N: 64}}))} {
+		for op, payload := range map[wire.Op][]byte{wire.OpNodeStat: nil, wire.OpReadArena: must(wire.AppendReadArena(nil, []wire.ArenaRead{{Off: 0, N: 64}})),
+			wire.OpAwaitArena: encode(t, &wire.AwaitArena{Words: []wire.ArenaWord{{Off: a.main().waits.first}}, Reads: []wire.ArenaRead{{Off: 0, N: 64}}}), wire.OpRDMAConnect: []byte("offer")} {
 			_, err := a.as(who).Call(t.Context(), op, payload, nil)
-			if errors.Is(err, wire.ErrForbidden) == (who == "admin") || err != nil && who == "admin" {
+			if errors.Is(err, wire.ErrForbidden) == (who == "admin") || err != nil && who == "admin" && op != wire.OpRDMAConnect {
 				t.Errorf("%s, %v: %v", who, op, err)
 			}
 		}
@@ -392,4 +393,61 @@ func TestRealStreamsMoveBetweenTenants(t *testing.T) {
 	delete(grants, "bob")
 	a.change(tenants[:1], map[string]auth.Grant{"alice": grants["alice"], "admin": grants["admin"], "carol": grants["carol"]})
 	eventually(t, "memories are those of two", func() bool { return len(a.memories.now.Load().of) == 2 })
+}
+
+// Who waits for news of its own tenant's memory gets that, and is not told of news in
+// another's.
+func TestRealTenantsWait(t *testing.T) {
+	a := twoTenants(t, nil)
+	admin := durable.NewRemote(a.as("admin"))
+	alice := a.as("alice")
+	if alice.Hello().Features&wire.FeatureAwait == 0 {
+		t.Fatal("alice cannot wait")
+	}
+	m := a.memories.now.Load().of["a"]
+	shard := shardOf("a-logs")
+	g := m.arena.Geometry()
+	var at uint64
+	for _, set := range g.PageSetsOf(layout.StreamHash(shard.Stream), shard.Page()) {
+		if way, _, ok := layout.FindIdentity(m.arena.Bytes()[g.PageSet(set):][:layout.SetSize], layout.StreamHash(shard.Stream), shard.Page()); ok {
+			at = g.PageSlot(set*layout.Ways+uint32(way)) + uint64(shard.EntryOffset())
+		}
+	}
+	req := encode(t, &wire.AwaitArena{Wait: 10 * time.Second, Words: []wire.ArenaWord{{Off: at, Value: layout.LoadWord(m.arena.Bytes(), at)}}, Reads: []wire.ArenaRead{{Off: 0, N: layout.HeaderSize}}})
+	call, err := alice.Start(time.Now().Add(patience), wire.OpAwaitArena, req, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "alice waits", func() bool { return a.Stats().Waiting == 1 })
+	appendPattern(t, admin, shardOf("b-logs"), 300_000, 300_100)
+	if n := a.Stats().Waiting; n != 1 {
+		t.Errorf("%d wait after another tenant's news", n)
+	}
+	appendPattern(t, admin, shard, 300_000, 300_100)
+	p, err := call.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := layout.ParseHeader(p)
+	if err != nil || h.Epoch != alice.Hello().Epoch {
+		t.Errorf("alice reads the memory of epoch %x, %v; hers is %x", h.Epoch, err, alice.Hello().Epoch)
+	}
+}
+
+// The node's page looks at the node from within, whoever else is asked for what.
+func TestRealPageOfAGuardedNode(t *testing.T) {
+	a := serveAccess(t, nil, map[string]auth.Grant{"nobody": {}}, nil)
+	c, err := a.dialSelf(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Call(t.Context(), wire.OpNodeStat, nil, nil); err != nil {
+		t.Error(err)
+	}
+	a.change(nil, map[string]auth.Grant{"somebody": {}})
+	eventually(t, "the new rules are in force", func() bool { _, err := a.try("somebody"); return err == nil })
+	if _, err := c.Call(t.Context(), wire.OpPing, nil, nil); err != nil {
+		t.Errorf("after a change of the rules: %v", err)
+	}
 }
