@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rmatail/rmatail/auth/testca"
@@ -150,5 +151,29 @@ identities:
 	}
 	if r := must(t, nil, "stat", "--cluster", s.file, "--json"); strings.Count(r.stdout, `"up":true`) != 3 {
 		t.Errorf("not all three nodes are up:\n%s", r.stdout)
+	}
+}
+
+// TestRealHangupReadsTokens: a node without a cluster reads its tokens at SIGHUP, at
+// once, and goes on.
+func TestRealHangupReadsTokens(t *testing.T) {
+	tokens := secret(t, "tokens", "one token-of-the-first-client\n")
+	n := startNode(t, "--dir", t.TempDir(), "--tokens", tokens)
+	first, second := secret(t, "first", "token-of-the-first-client"), secret(t, "second", "token-of-the-second-client")
+	must(t, strings.NewReader("x\n"), "append", "logs/0", "--server", n.addr, "--token-file", first)
+	if r := rmatail(t, nil, "ls", "--server", n.addr, "--token-file", second); r.code == 0 {
+		t.Error("a token that is not in the file")
+	}
+	if err := os.WriteFile(tokens, []byte("two token-of-the-second-client\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second token counts", func() bool {
+		return rmatail(t, nil, "ls", "--server", n.addr, "--token-file", second).code == 0
+	})
+	if r := rmatail(t, nil, "ls", "--server", n.addr, "--token-file", first); r.code == 0 || !strings.Contains(r.stderr, "does not know this client") {
+		t.Errorf("the first token: exit code %d\n%s", r.code, r.stderr)
 	}
 }

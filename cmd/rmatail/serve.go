@@ -48,8 +48,12 @@ type serveCmd struct {
 	Tokens string `help:"Take clients that show a token: the file of them, a line NAME TOKEN each." placeholder:"FILE"`
 	Access string `help:"Who may do what (YAML): the file of the node's rules. Without it whoever is known may do everything." placeholder:"FILE"`
 
-	MaxConnections int  `help:"Connections at once." default:"4096" placeholder:"N"`
-	UntilEOF       bool `name:"until-eof" hidden:"" help:"Stop when standard input ends: for a parent that may die."`
+	MaxConnections       int `help:"Connections at once." default:"4096" placeholder:"N"`
+	MaxClientConnections int `help:"Connections at once of one client: of an identity, or of an address where nobody is asked who he is." default:"2048" placeholder:"N"`
+	MaxClientRate        int `help:"Requests a second of one client; what comes faster waits. 0: no limit." default:"0" placeholder:"N"`
+	MaxQueuePairs        int `help:"RDMA connections at once, of all clients." default:"4096" placeholder:"N"`
+
+	UntilEOF bool `name:"until-eof" hidden:"" help:"Stop when standard input ends: for a parent that may die."`
 }
 
 // ready is what --json prints. Its keys are an interface.
@@ -67,7 +71,7 @@ func (c *serveCmd) config(p *process) server.Config {
 			RetainAge: c.RetainAge, RetainBytes: int64(c.RetainBytes)},
 		Arena: c.arena(), ReadThrough: int64(c.ReadThrough),
 		RDMAMode: server.RDMAMode(c.RDMA), RDMA: rdma.Config{Device: c.Device, GIDIndex: c.GIDIndex, Logger: p.log},
-		Limits: server.Limits{Connections: c.MaxConnections},
+		Limits: server.Limits{Connections: c.MaxConnections, ClientConnections: c.MaxClientConnections, RequestsPerSecond: c.MaxClientRate, QueuePairsTotal: c.MaxQueuePairs},
 		Logger: p.log,
 	}
 }
@@ -139,8 +143,8 @@ func (c *serveCmd) Run(p *process) (err error) {
 	if err != nil {
 		return err
 	}
-	if source != nil {
-		defer newHangup(p.log, source, c.Node).close()
+	if source != nil || guard != nil {
+		defer newHangup(p.log, source, c.Node, guard).close()
 	}
 	ctx, cancel := context.WithCancel(p)
 	defer cancel()
