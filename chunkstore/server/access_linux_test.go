@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/rdma/local"
+	"github.com/rmatail/rmatail/reader"
 )
 
 // A consumer of tenant A reads all that it can get over TCP and shared memory, with
@@ -198,4 +200,68 @@ func TestRealRevocation(t *testing.T) {
 	if _, err := bob.Call(t.Context(), wire.OpPing, nil, nil); err != nil {
 		t.Errorf("bob: %v", err)
 	}
+}
+
+// A Reader of a tenant whose memory is renewed comes back by itself, over shared
+// memory as before, and misses nothing.
+func TestRealReaderComesBack(t *testing.T) {
+	grants := theGrants()
+	grants["anna"] = auth.Grant{Read: auth.Patterns{"*"}, Tenant: "a"}
+	a := serveAccess(t, theTenants, grants, nil)
+	admin := durable.NewRemote(a.as("admin"))
+	shard := shardOf("a-logs")
+	appendPattern(t, admin, shard, 0, 50_000)
+	cluster, err := reader.Open(t.Context(), reader.Config{Server: a.Addr().String(), Credentials: credentials(t, auth.Settings{Token: secretFile(t, "token", tokenOf("anna"))})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	r, err := cluster.Reader(t.Context(), shard.String(), reader.Earliest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	at, last := uint64(0), reader.FromDurable
+	readTo := func(end uint64) {
+		t.Helper()
+		for at < end {
+			b, err := r.Next(ctx)
+			if err != nil {
+				t.Fatalf("at %d: %v", at, err)
+			}
+			if b.Position != at || !bytes.Equal(b.Data, pattern(at, len(b.Data))) {
+				t.Fatalf("wrong bytes at %d", at)
+			}
+			at += uint64(len(b.Data))
+			last = b.Source
+		}
+	}
+	readTo(50_000)
+	for turn := range 3 {
+		before := a.memories.now.Load().of["a"]
+		if turn%2 == 0 {
+			delete(grants, "alice")
+		} else {
+			grants["alice"] = auth.Grant{Read: auth.Patterns{"*"}, Tenant: "a"}
+			before = nil
+		}
+		alice, err := a.try("alice")
+		if err == nil {
+			defer alice.Close()
+		}
+		a.change(theTenants, grants)
+		if before != nil {
+			eventually(t, "the memory is another", func() bool { return a.memories.now.Load().of["a"] != before })
+		}
+		end := at + 30_000
+		appendPattern(t, admin, shard, at, end)
+		readTo(end)
+	}
+	eventually(t, "it reads over shared memory again", func() bool {
+		appendPattern(t, admin, shard, at, at+100)
+		readTo(at + 100)
+		return last == reader.FromSHM
+	})
 }

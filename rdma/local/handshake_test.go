@@ -130,3 +130,20 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+func FuzzRequest(f *testing.F) {
+	f.Add(request{version: 1, epoch: 7, ticket: 26}.encode())
+	f.Add(request{version: 1, ticket: MaxTicket + 1}.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := parseRequest(b)
+		if err != nil {
+			return
+		}
+		if r.ticket < 0 || r.ticket > MaxTicket {
+			t.Fatalf("accepted %+v", r)
+		}
+		if !bytes.Equal(r.encode(), b) {
+			t.Fatalf("%x reads as %+v", b, r)
+		}
+	})
+}
