@@ -27,9 +27,9 @@ type peer struct {
 	memory *memory
 	reads  bool
 	ticket string // opens the memory's socket; empty: none is wanted there
-	// names are the tenants of the shards that it puts; nil: it need not say whose
+	// named are the tenants of the shards that it puts; nil: it need not say whose
 	// they are. The serve goroutine's.
-	names map[layout.Hash]string
+	named map[layout.Hash]string
 }
 
 // namesMax bounds the shards that one connection puts and has named.
@@ -51,7 +51,7 @@ func (c *conn) identify(token string) error {
 	}
 	p.reads = p.rules.Covers(p.grant)
 	if p.rules != nil && p.grant.Role >= auth.RoleProducer {
-		p.names = map[layout.Hash]string{}
+		p.named = map[layout.Hash]string{}
 	}
 	if c.s.cfg.Guard != nil && p.reads && !within(c.nc) {
 		p.ticket = rand.Text()
@@ -199,10 +199,10 @@ func (c *conn) name(p []byte) error {
 	if _, err := c.cacheFor(shard); err != nil {
 		return err
 	}
-	if len(c.names) >= namesMax {
+	if len(c.named) >= namesMax {
 		return &wire.Error{Status: wire.StatusBusy, Message: fmt.Sprintf("%d shards have been named on this connection; connect anew", namesMax)}
 	}
-	c.names[shard.Hash(req.Incarnation)] = c.peer.rules.TenantOf(shard.Stream)
+	c.named[shard.Hash(req.Incarnation)] = c.peer.rules.TenantOf(shard.Stream)
 	return nil
 }
 
@@ -211,8 +211,8 @@ func (c *conn) cacheOf(h layout.Hash) (arenaNode, error) {
 	if c.peer.rules == nil {
 		return c.cacheOfTenant("")
 	}
-	tenant, named := c.names[h]
-	if !named {
+	tenant, known := c.named[h]
+	if !known {
 		return arenaNode{}, errNotNamed
 	}
 	return c.cacheOfTenant(tenant)

@@ -172,7 +172,7 @@ func (s *Server) hello(p *peer) wire.HelloReply {
 		h.Features |= wire.FeatureAwait
 		h.ShmPath, h.Ticket = p.memory.socketPath, p.ticket
 	}
-	if p.names != nil {
+	if p.named != nil {
 		h.Features |= wire.FeatureNames
 	}
 	if s.store != nil {
