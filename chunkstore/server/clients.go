@@ -139,11 +139,11 @@ func (c *conn) clientName() string {
 	if c.s.cfg.Guard != nil {
 		return string(c.id)
 	}
-	return host(c.nc)
+	return hostOf(c.nc)
 }
 
-// host is the address of a connection's other end, without its port.
-func host(nc net.Conn) string {
+// hostOf is the address of a connection's other end, without its port.
+func hostOf(nc net.Conn) string {
 	addr := nc.RemoteAddr().String()
 	if h, _, err := net.SplitHostPort(addr); err == nil {
 		return h

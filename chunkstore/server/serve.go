@@ -86,7 +86,7 @@ func (s *Server) admit(nc net.Conn) {
 		nc.Close()
 		return
 	}
-	from := host(nc)
+	from := hostOf(nc)
 	if !s.strangers.enter(from, s.cfg.Limits.Strangers) {
 		s.counters.connections.Add(-1)
 		s.counters.connectionsOver.Add(1)
