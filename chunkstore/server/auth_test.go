@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -216,4 +217,22 @@ func TestRealHalfHandshakes(t *testing.T) {
 		t.Errorf("the good client: %v", err)
 	}
 	eventually(t, "only the good client is left", func() bool { return s.Stats().Connections == 1 })
+}
+
+// Without TLS a connection stays the socket that it is, so that replies leave the
+// arena by vectored writes, with and without a guard.
+func TestRealPlainConnectionsAreSockets(t *testing.T) {
+	for name, guard := range map[string]*auth.Guard{
+		"no guard": nil, "tokens": openGuard(t, auth.Settings{Tokens: secretFile(t, "tokens", "a a-token-of-the-test-0001")}, auth.Options{}),
+	} {
+		s := serve(t, func(c *Config) { c.Guard = guard })
+		nc := rawDial(t, s)
+		eventually(t, "it is there", func() bool { return s.Stats().Connections == 1 })
+		s.eachConn(func(c *conn) {
+			if _, ok := c.nc.(*net.TCPConn); !ok {
+				t.Errorf("%s: the connection is a %T", name, c.nc)
+			}
+		})
+		nc.Close()
+	}
 }
