@@ -1,6 +1,10 @@
 package auth
 
-import "slices"
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
 
 // Covers says whether a grant lets all be read that lies in its tenant's memory: who
 // reads memory one-sidedly reads any part of it. The memory of the streams that are
@@ -22,4 +26,22 @@ func (r *Rules) Covers(g Grant) bool {
 		}
 	}
 	return true
+}
+
+// UsersLost returns the tenants whose memory users of the host may read by r, and by
+// next not any more, or not as before. Users have no connection by which a node
+// would notice.
+func (r *Rules) UsersLost(next *Rules) (tenants []string) {
+	if r == nil {
+		return nil
+	}
+	for id, g := range r.grants {
+		if !strings.HasPrefix(string(id), "uid:") || !r.Covers(g) {
+			continue
+		}
+		if now, ok := next.Grant(id); !ok || !reflect.DeepEqual(now, g) || !next.Covers(now) {
+			tenants = append(tenants, g.Tenant)
+		}
+	}
+	return tenants
 }

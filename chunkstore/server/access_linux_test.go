@@ -95,6 +95,21 @@ func TestRealTenantsOverTCPAndSharedMemory(t *testing.T) {
 	}
 }
 
+// A ticket of one memory opens no other one, not even the one that has taken its
+// place while the connection has not quite ended.
+func TestTicketsAreOfOneMemory(t *testing.T) {
+	var ts tickets
+	old, next := &memory{tenant: "a"}, &memory{tenant: "a"}
+	ts.add("ticket", old)
+	if !ts.opens([]byte("ticket"), old) || ts.opens([]byte("ticket"), next) || ts.opens([]byte("other"), old) {
+		t.Error("a ticket is not its memory's")
+	}
+	ts.remove("ticket")
+	if ts.opens([]byte("ticket"), old) {
+		t.Error("a ticket that was taken back opens")
+	}
+}
+
 // A ticket is worth nothing after its connection.
 func TestRealTicketEndsWithItsConnection(t *testing.T) {
 	a := twoTenants(t, nil)
@@ -115,14 +130,28 @@ func TestRealUsersAtTheSocket(t *testing.T) {
 	grants := theGrants()
 	grants[string(auth.OfUser(uint32(os.Getuid())))] = auth.Grant{Read: auth.Patterns{"a-*"}, Tenant: "a"}
 	a := serveAccess(t, theTenants, grants, nil)
+	var lost <-chan struct{}
 	for who, want := range map[string]error{"alice": nil, "bob": local.ErrDenied, "carol": local.ErrDenied} {
 		conn, err := local.Dial(t.Context(), a.as(who).Hello().ShmPath, 0)
 		if !errors.Is(err, want) {
 			t.Errorf("this user at %s's socket: %v, want %v", who, err, want)
 		}
 		if err == nil {
-			conn.Close()
+			defer conn.Close()
+			lost = conn.Lost()
 		}
+	}
+	// Without the rule the mapping ends, and the new memory is not for this user.
+	before := a.memories.now.Load().of["a"]
+	a.change(theTenants, theGrants())
+	select {
+	case <-lost:
+	case <-time.After(patience):
+		t.Fatal("a user without a rule keeps the memory")
+	}
+	eventually(t, "the memory is another", func() bool { return a.memories.now.Load().of["a"] != before })
+	if _, err := local.Dial(t.Context(), a.memories.now.Load().of["a"].socketPath, 0); !errors.Is(err, local.ErrDenied) {
+		t.Errorf("this user, without a rule: %v", err)
 	}
 }
 

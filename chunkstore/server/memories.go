@@ -115,7 +115,10 @@ func (s *Server) startMemories() error {
 		if err != nil {
 			return err
 		}
-		h.of[t.Name] = m // nobody else looks yet
+		// Consumers may knock at its socket already.
+		h = &holdings{rules: h.rules, of: maps.Clone(h.of)}
+		h.of[t.Name] = m
+		s.memories.replace(h)
 	}
 	return nil
 }

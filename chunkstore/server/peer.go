@@ -55,7 +55,7 @@ func (c *conn) identify(token string) error {
 	}
 	if c.s.cfg.Guard != nil && p.reads && !within(c.nc) {
 		p.ticket = rand.Text()
-		c.s.tickets.add(p.ticket, p.grant.Tenant)
+		c.s.tickets.add(p.ticket, p.memory)
 	}
 	c.standing.Lock()
 	c.peer, c.standing.known = p, true

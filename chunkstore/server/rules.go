@@ -43,6 +43,9 @@ func (s *Server) takeUp(next *auth.Rules) error {
 			renewed[t.Name] = true // whose bytes lie where has changed
 		}
 	}
+	for _, tenant := range s.memories.now.Load().rules.UsersLost(next) {
+		renewed[tenant] = true
+	}
 	for first := true; ; first = false {
 		renew := map[string]bool{}
 		if first {

@@ -55,7 +55,7 @@ func (s *Server) listenSocket(m *memory, path string) (err error) {
 	}
 	cfg := local.ListenConfig{Logger: s.log, MaxConns: s.cfg.Limits.Connections, Word: m.arena.Spare()}
 	if s.cfg.Guard != nil {
-		cfg.Admit = func(uid uint32, ticket []byte) error { return s.admitLocal(m.tenant, uid, ticket) }
+		cfg.Admit = func(uid uint32, ticket []byte) error { return s.admitLocal(m, uid, ticket) }
 	}
 	l, err := cfg.Listen(path, f, uint64(len(m.arena.Bytes())), m.arena.Epoch())
 	if err != nil {

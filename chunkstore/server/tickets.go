@@ -9,48 +9,53 @@ import (
 )
 
 // tickets open memory sockets. Each is a connection's, that a client who was known
-// has got with the answer to its Hello, and lives as long.
+// has got with the answer to its Hello, and lives as long. It opens the memory of
+// then, and not the one that takes its place when rights are taken away.
 type tickets struct {
 	mu struct {
 		sync.Mutex
-		tenant map[[sha256.Size]byte]string // by the ticket's digest: lookups tell nothing by their time
+		memory map[[sha256.Size]byte]*memory // by the ticket's digest: lookups tell nothing by their time
 	}
 }
 
-func (t *tickets) add(ticket, tenant string) {
+func (t *tickets) add(ticket string, m *memory) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.tenant == nil {
-		t.mu.tenant = map[[sha256.Size]byte]string{}
+	if t.mu.memory == nil {
+		t.mu.memory = map[[sha256.Size]byte]*memory{}
 	}
-	t.mu.tenant[sha256.Sum256([]byte(ticket))] = tenant
+	t.mu.memory[sha256.Sum256([]byte(ticket))] = m
 }
 
 func (t *tickets) remove(ticket string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.mu.tenant, sha256.Sum256([]byte(ticket)))
+	delete(t.mu.memory, sha256.Sum256([]byte(ticket)))
 }
 
-func (t *tickets) opens(ticket []byte, tenant string) bool {
+func (t *tickets) opens(ticket []byte, m *memory) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	of, ok := t.mu.tenant[sha256.Sum256(ticket)]
-	return ok && of == tenant
+	of, ok := t.mu.memory[sha256.Sum256(ticket)]
+	return ok && of == m
 }
 
-// admitLocal decides who gets a tenant's memory over its socket: who has a ticket for
+// admitLocal decides who gets a memory over its socket: who has a ticket for
 // it, or a process of a user that the rules let read it all.
-func (s *Server) admitLocal(tenant string, uid uint32, ticket []byte) error {
+func (s *Server) admitLocal(m *memory, uid uint32, ticket []byte) error {
 	if ticket != nil {
-		if s.tickets.opens(ticket, tenant) {
+		if s.tickets.opens(ticket, m) {
 			return nil
 		}
 		return errNoTicket
 	}
-	rules := s.memories.now.Load().rules
+	held := s.memories.now.Load()
+	if held.of[m.tenant] != m { // it is about to be, by other rules, or has been
+		return errNoTicket
+	}
+	rules := held.rules
 	grant, ok := rules.Grant(auth.OfUser(uid))
-	if rules == nil || !ok || grant.Tenant != tenant || !rules.Covers(grant) {
+	if rules == nil || !ok || grant.Tenant != m.tenant || !rules.Covers(grant) {
 		return fmt.Errorf("%w: user %d", errNoTicket, uid)
 	}
 	return nil
