@@ -114,7 +114,7 @@ func (m *mirror) whole(data []byte) {
 	if m.cache == nil {
 		return
 	}
-	m.puts = append(m.puts, layout.Put{Shard: m.hash, Chunk: m.chunk, CRC: layout.ExtendCRC(m.crc, data), Data: data})
+	m.puts = append(m.puts, layout.Put{Shard: m.hash, Incarnation: m.incarnation, Chunk: m.chunk, CRC: layout.ExtendCRC(m.crc, data), Data: data})
 }
 
 // plan plans the buffered chunk, from what the cache holds of it. If it is not
@@ -133,7 +133,7 @@ func (m *mirror) plan(tail bool) {
 	case m.blind:
 		return
 	}
-	m.puts = append(m.puts, layout.Put{Shard: m.hash, Chunk: m.chunk, From: m.held, CRC: m.crc, Data: buf[m.held:], Whole: buf})
+	m.puts = append(m.puts, layout.Put{Shard: m.hash, Incarnation: m.incarnation, Chunk: m.chunk, From: m.held, CRC: m.crc, Data: buf[m.held:], Whole: buf})
 	m.tail = tail
 }
 

@@ -55,11 +55,12 @@ type node struct {
 		size   uint64       // of the arena in bytes; 0: not known
 		rest   breaker
 
-		queue   fifo[task]   // not sent
-		flights fifo[flight] // sent, oldest first
-		queued  int          // bytes of queue
-		flying  int          // bytes of flights
-		head    [64]byte     // scratch of launch
+		queue   fifo[task]               // not sent
+		flights fifo[flight]             // sent, oldest first
+		queued  int                      // bytes of queue
+		flying  int                      // bytes of flights
+		head    [64]byte                 // scratch of launch
+		told    map[layout.Hash]struct{} // shards that the node was told of on this connection; nil: it does not want to know
 
 		missing missing
 	}
@@ -152,7 +153,10 @@ func (n *node) connect() *wire.Client {
 	}
 	back := n.mu.state != nodeConnecting
 	n.proving.Store(back)
-	n.mu.state, n.mu.client = nodeLive, client
+	n.mu.state, n.mu.client, n.mu.told = nodeLive, client, nil
+	if client.Hello().Features&wire.FeatureNames != 0 {
+		n.mu.told = map[layout.Hash]struct{}{}
+	}
 	n.mu.rest.recovered(time.Now())
 	n.launchMore()
 	n.mu.Unlock()
@@ -196,6 +200,9 @@ func (n *node) answers(client *wire.Client) {
 func (n *node) land(f flight) {
 	var payload []byte
 	err := f.err
+	if f.name != nil {
+		_, _ = f.name.Wait() // a node that refuses it refuses the put, too
+	}
 	if f.call != nil {
 		payload, err = f.call.Wait()
 	}
@@ -235,7 +242,7 @@ func (n *node) land(f flight) {
 // fatal says whether an error means that the node had better be left alone: all
 // but the answers that it gives in good health.
 func fatal(err error) bool {
-	return err != nil && !errors.Is(err, wire.ErrNeedPrefix) && !errors.Is(err, wire.ErrLease) && !errors.Is(err, wire.ErrBadRequest)
+	return err != nil && !errors.Is(err, wire.ErrNeedPrefix) && !errors.Is(err, wire.ErrLease) && !errors.Is(err, wire.ErrBadRequest) && !errors.Is(err, wire.ErrForbidden)
 }
 
 func (n *node) poke() {
@@ -309,7 +316,7 @@ func (n *node) settle(t task, err error) {
 		if !errors.Is(err, errSuspended) && !errors.Is(err, errNodeQueue) {
 			n.count.failed.Add(1)
 		}
-		if t.r.op == wire.OpPut && t.full && !t.r.repairs && !errors.Is(err, wire.ErrBadRequest) {
+		if t.r.op == wire.OpPut && t.full && !t.r.repairs && !errors.Is(err, wire.ErrBadRequest) && !errors.Is(err, wire.ErrForbidden) {
 			p := &t.r.puts[t.slot]
 			from := p.Chunk * layout.ChunkSize
 			n.lacks(gap{s: t.r.shard, from: from, to: from + uint64(p.From+len(p.Data))})
@@ -326,7 +333,7 @@ func (n *node) direct(t task) {
 	var err error
 	switch t.r.op {
 	case wire.OpPut:
-		err = n.local.Put(t.r.puts[t.slot])
+		err = n.local.Put(t.r.shard.shard, t.r.puts[t.slot])
 	case wire.OpPublish:
 		err = n.local.Publish(t.r.publication)
 	default:

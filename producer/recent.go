@@ -18,8 +18,10 @@ type recent struct {
 	shard layout.Shard
 	name  string
 	hash  layout.Hash
-	ttl   time.Duration
-	mu    struct {
+	// incarnation is that of the hash; 0: whoever puts has not said.
+	incarnation uint64
+	ttl         time.Duration
+	mu          struct {
 		sync.Mutex
 		// Positions in [first, end) were put; those below marks[i].end were by marks[i].at.
 		first, end uint64

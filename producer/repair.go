@@ -190,7 +190,7 @@ func (w *repairer) extent(n *node, s *recent, from, to uint64) error {
 	for at := from; at < to; at += layout.ChunkSize {
 		data := p[at-from : min(at+layout.ChunkSize, to)-from]
 		w.puts = append(w.puts, layout.Put{
-			Shard: s.hash, Chunk: layout.Chunk(at), Data: data,
+			Shard: s.hash, Incarnation: s.incarnation, Chunk: layout.Chunk(at), Data: data,
 			CRC: layout.ExtendCRC(layout.SeedCRC(s.hash, layout.Chunk(at)), data),
 		})
 	}

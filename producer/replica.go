@@ -72,7 +72,7 @@ func (c *ReplicaCache) Put(shard layout.Shard, puts []layout.Put, errs []error) 
 	if len(puts) == 0 {
 		return
 	}
-	s := c.shard(shard, puts[0].Shard)
+	s := c.shard(shard, puts[0].Shard, puts[0].Incarnation)
 	if s == nil {
 		for i := range errs {
 			errs[i] = ErrClosed
@@ -137,7 +137,7 @@ func (r *round) place(top *topology, puts []layout.Put) {
 // refused a ballot for a newer one, an error that matches wire.ErrLease is
 // returned. It takes no longer than ReplicaConfig.Timeout.
 func (c *ReplicaCache) Publish(p layout.Publication) error {
-	s := c.shard(p.Shard, p.Shard.Hash(p.Entry.Incarnation))
+	s := c.shard(p.Shard, p.Shard.Hash(p.Entry.Incarnation), p.Entry.Incarnation)
 	if s == nil {
 		return ErrClosed
 	}
@@ -205,7 +205,7 @@ func (r *round) page(top *topology, shard layout.Shard, how strictness) slot {
 }
 
 // shard returns what is known of a shard; nil after Close.
-func (c *ReplicaCache) shard(shard layout.Shard, hash layout.Hash) *recent {
+func (c *ReplicaCache) shard(shard layout.Shard, hash layout.Hash, incarnation uint64) *recent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.closed {
@@ -216,7 +216,7 @@ func (c *ReplicaCache) shard(shard layout.Shard, hash layout.Hash) *recent {
 		if s != nil {
 			s.kill() // the shard was deleted and made again
 		}
-		s = &recent{shard: shard, name: shard.String(), hash: hash, ttl: c.cfg.TTL}
+		s = &recent{shard: shard, name: shard.String(), hash: hash, incarnation: incarnation, ttl: c.cfg.TTL}
 		c.mu.shards[shard] = s
 	}
 	return s

@@ -26,7 +26,7 @@ type Store interface {
 type LocalNode interface {
 	// Put stores a piece of a chunk, or all of it where the node lacks the prefix
 	// and the put has Whole. The bytes are borrowed until it returns.
-	Put(p layout.Put) error
+	Put(shard layout.Shard, p layout.Put) error
 	// Publish moves a shard's published end, if the publication's ballot is not
 	// below the held one; else the error matches wire.ErrLease.
 	Publish(p layout.Publication) error
@@ -40,6 +40,8 @@ type LocalNode interface {
 type ReplicaConfig struct {
 	// Source says which nodes there are, and what each of them holds.
 	Source cluster.Source
+	// Credentials are what nodes are shown, where Dial is nil. nil: nothing.
+	Credentials wire.Credentials
 	// Dial connects to a node, within its context. nil: wire.Dial to its address.
 	Dial func(ctx context.Context, n cluster.Node) (*wire.Client, error)
 	// Local are the nodes of this process, by name.
@@ -75,7 +77,7 @@ func (c ReplicaConfig) withDefaults() (ReplicaConfig, error) {
 	c.LeaseTTL = cmp.Or(c.LeaseTTL, 10*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Dial == nil {
-		o := wire.Options{Name: c.Owner, Logger: c.Logger}
+		o := wire.Options{Name: c.Owner, Credentials: c.Credentials, Logger: c.Logger}
 		c.Dial = func(ctx context.Context, n cluster.Node) (*wire.Client, error) { return wire.Dial(ctx, n.Addr, o) }
 	}
 	switch {

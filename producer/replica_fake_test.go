@@ -257,7 +257,7 @@ func (n *fakeNode) put(p layout.Put) error {
 }
 
 // Put implements LocalNode.
-func (n *fakeNode) Put(p layout.Put) error {
+func (n *fakeNode) Put(_ layout.Shard, p layout.Put) error {
 	err := n.put(p)
 	if whole, ok := p.FromStart(); ok && errors.Is(err, wire.ErrNeedPrefix) {
 		err = n.put(whole)

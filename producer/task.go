@@ -28,6 +28,7 @@ type flight struct {
 	task
 	call *wire.Call
 	err  error
+	name *wire.Call // the Name that was sent before it; nil: none
 }
 
 // put is the put of a task of OpPut.
@@ -99,6 +100,9 @@ func (n *node) launch(t task, size int) {
 		req := wire.Put{ShardHash: p.Shard, Chunk: p.Chunk, CRC: p.CRC, From: uint16(p.From), Data: p.Data}
 		head, f.err = req.AppendTo(n.mu.head[:0])
 		tail = p.Data
+		if f.err == nil {
+			f.name, f.err = n.tell(t.r.shard, deadline)
+		}
 	}
 	if f.err == nil {
 		f.call, f.err = n.mu.client.Queue(deadline, t.r.op, head, tail, nil)
@@ -109,6 +113,34 @@ func (n *node) launch(t task, size int) {
 		n.poke()
 	}
 }
+
+// tell says which shard a put is of, to a node that wants to know, before the first
+// put of a shard on a connection. The caller holds mu.
+func (n *node) tell(s *recent, deadline time.Time) (*wire.Call, error) {
+	if n.mu.told == nil || s.incarnation == 0 {
+		return nil, nil
+	}
+	if _, told := n.mu.told[s.hash]; told {
+		return nil, nil
+	}
+	req := wire.Name{Incarnation: s.incarnation, Shard: []byte(s.name)}
+	payload, err := req.AppendTo(nil)
+	if err != nil {
+		return nil, err
+	}
+	call, err := n.mu.client.Queue(deadline, wire.OpName, payload, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(n.mu.told) >= toldMax {
+		clear(n.mu.told) // it is told once more
+	}
+	n.mu.told[s.hash] = struct{}{}
+	return call, nil
+}
+
+// toldMax bounds what is remembered of what a node was told.
+const toldMax = 65536
 
 // launchMore launches what waits, as far as there is room.
 func (n *node) launchMore() {

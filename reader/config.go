@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rmatail/rmatail/chunkstore/cluster"
+	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/rdma"
 )
 
@@ -121,6 +122,9 @@ type Config struct {
 	// 128 KiB to 16 MiB. 1 MiB.
 	Prefetch int
 
+	// Credentials are what nodes are shown, and what is demanded of them; an
+	// *auth.Client has them. They stay the caller's. nil: nothing.
+	Credentials wire.Credentials
 	// ShardMetrics is how many shards, the first by name, have metrics of their own; the
 	// rest are summed. 64; negative: none has.
 	ShardMetrics int

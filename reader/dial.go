@@ -128,7 +128,7 @@ func (p *peer) dial(client *wire.Client, s Source) (memory, error) {
 		if hello.ShmPath == "" {
 			return nil, errNotOffered
 		}
-		m, err := local.Dial(ctx, hello.ShmPath, hello.Epoch)
+		m, err := local.Dialer{Ticket: []byte(hello.Ticket)}.Dial(ctx, hello.ShmPath, hello.Epoch)
 		if err != nil {
 			return nil, err
 		}

@@ -68,7 +68,7 @@ func (p *peer) run(after time.Duration) {
 	}
 	for first := true; ; first = false {
 		ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
-		client, err := wire.Dial(ctx, p.addr, wire.Options{Name: "rmatail-reader"})
+		client, err := wire.Dial(ctx, p.addr, wire.Options{Name: "rmatail-reader", Credentials: p.c.cfg.Credentials})
 		cancel()
 		if err != nil {
 			p.note("none", err.Error())

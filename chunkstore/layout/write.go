@@ -6,7 +6,10 @@ import "cmp"
 // that continues the prefix which the node holds.
 type Put struct {
 	Shard Hash
-	Chunk uint64
+	// Incarnation is that of which Shard is the hash, for nodes that want to know
+	// whose puts they take; 0: not said. It is not checked by an arena.
+	Incarnation uint64
+	Chunk       uint64
 	// From is where in the chunk Data begins, 0 to ChunkSize-1. From 0 can always
 	// be taken; any other needs the prefix [0, From) on the node.
 	From int

@@ -50,7 +50,7 @@ func TestRealArenaReadsDoNotAllocate(t *testing.T) {
 	if per >= 1 { // the eviction ticker and the like may take one now and then
 		t.Errorf("%v allocations for %d pipelined reads", per, depth)
 	}
-	mem := s.arena.Bytes()
+	mem := s.main().arena.Bytes()
 	if !bytes.Equal(replies[n-layout.ChunkSize:n], mem[5*layout.ChunkSize:6*layout.ChunkSize]) {
 		t.Error("wrong bytes")
 	}

@@ -84,7 +84,10 @@ func (c *conn) admit(n int) error {
 		return &wire.Error{Status: wire.StatusBusy, Message: fmt.Sprintf("%d requests of this connection wait already; await replies first", l.InFlight)}
 	case c.slow.requests > 0 && c.slow.bytes+n > l.InFlightBytes:
 		return &wire.Error{Status: wire.StatusBusy, Message: fmt.Sprintf("%d bytes of this connection wait already; await replies first", c.slow.bytes)}
+	case !c.client.take(n, l.ClientBytes):
+		return &wire.Error{Status: wire.StatusBusy, Message: fmt.Sprintf("over %d bytes of this client wait already, on all its connections; await replies first", l.ClientBytes)}
 	case !c.s.appendBytes.tryTake(n):
+		c.client.give(n)
 		return &wire.Error{Status: wire.StatusBusy, Message: "appends of all connections exceed the node's memory limit; try again"}
 	}
 	c.slow.requests++
@@ -98,6 +101,7 @@ func (c *conn) release(payload []byte) {
 	n := len(payload)
 	c.s.payloads.put(payload)
 	c.s.appendBytes.give(n)
+	c.client.give(n)
 	c.s.counters.inFlight.Add(-1)
 	c.slow.Lock()
 	defer c.slow.Unlock()

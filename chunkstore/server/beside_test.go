@@ -248,7 +248,7 @@ func TestRealNodeStat(t *testing.T) {
 	if err := json.Unmarshal(b, &st); err != nil {
 		t.Fatal(err)
 	}
-	if st.Epoch != s.arena.Epoch() || st.AppendBytes != 10_000 || st.Requests["Append"] == 0 || st.Arena.Publishes == 0 || st.Connections != 1 {
+	if st.Epoch != s.main().arena.Epoch() || st.AppendBytes != 10_000 || st.Requests["Append"] == 0 || st.Arena.Publishes == 0 || st.Connections != 1 {
 		t.Errorf("stats over the wire: %s", b)
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
-// arenaNode is the arena as a node's cache, for the node's own appenders and for
-// producers elsewhere: its refusals have the protocol's words. It implements
-// producer.LocalNode.
+// arenaNode is an arena as a cache, for the node's own appenders and for producers
+// elsewhere: its refusals have the protocol's words.
 type arenaNode struct{ arena *chunkstore.Arena }
 
 // Put stores a piece of a chunk, or all of it if the arena lacks its prefix and

@@ -42,8 +42,8 @@ func (s *Server) startReplicas() error {
 		return nil
 	}
 	replicas, err := producer.NewReplicaCache(producer.ReplicaConfig{
-		Source: s.cfg.Cluster, Local: map[string]producer.LocalNode{s.cfg.Node: s.cache}, Store: s.store, Owner: s.cfg.Node,
-		TTL: s.cfg.Arena.TTL, Logger: s.log, Registerer: s.cfg.Registerer,
+		Source: s.cfg.Cluster, Local: map[string]producer.LocalNode{s.cfg.Node: localCache{s}}, Store: s.store, Owner: s.cfg.Node,
+		TTL: s.cfg.Arena.TTL, Credentials: s.cfg.Credentials, Logger: s.log, Registerer: s.cfg.Registerer,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)

@@ -10,10 +10,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rmatail/rmatail/auth"
 	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
+	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/rdma"
 )
 
@@ -82,6 +84,11 @@ type Config struct {
 	HTTPAdmit func(*http.Request) bool
 	// Limits bound what clients can use up.
 	Limits Limits
+	// Guard says who clients are and what they may do; it stays the caller's. nil:
+	// whoever reaches the node may do everything.
+	Guard *auth.Guard
+	// Credentials are what the node shows to the others of its cluster. nil: nothing.
+	Credentials wire.Credentials
 
 	// EvictEvery is how often expired chunks and lengths are swept. 1 s.
 	EvictEvery time.Duration
@@ -105,6 +112,17 @@ type Config struct {
 type Limits struct {
 	// Connections at once; one more is closed at once. 4,096.
 	Connections int
+	// Strangers are those of one address whose Hello has not come yet; one more is
+	// closed at once. 1,024.
+	Strangers int
+	// ClientConnections, ClientQueuePairs and ClientBytes (of appends that wait) are
+	// those of one client together: of one identity, or where clients are not asked
+	// who they are, of one address. 2,048, 1,024 and 32 MiB.
+	ClientConnections, ClientQueuePairs, ClientBytes int
+	// RequestsPerSecond of one client; what comes faster waits, unread. 0: no limit.
+	RequestsPerSecond int
+	// QueuePairsTotal are those of all clients. 4,096.
+	QueuePairsTotal int
 	// InFlight are the requests of one connection that wait for a disk or a
 	// device. 64.
 	InFlight int
@@ -150,6 +168,11 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	l.Connections = cmp.Or(l.Connections, 4096)
+	l.Strangers = cmp.Or(l.Strangers, 1024)
+	l.ClientConnections = cmp.Or(l.ClientConnections, 2048)
+	l.ClientQueuePairs = cmp.Or(l.ClientQueuePairs, 1024)
+	l.ClientBytes = cmp.Or(l.ClientBytes, 32<<20)
+	l.QueuePairsTotal = cmp.Or(l.QueuePairsTotal, 4096)
 	l.InFlight = cmp.Or(l.InFlight, 64)
 	l.InFlightBytes = cmp.Or(l.InFlightBytes, 8<<20)
 	l.Waits = cmp.Or(l.Waits, 64)
@@ -238,7 +261,9 @@ func (l Limits) validate() error {
 		value int
 		least int
 	}{
-		{"connections", l.Connections, 1}, {"in-flight requests", l.InFlight, 1}, {"in-flight bytes", l.InFlightBytes, 1 << 20},
+		{"connections", l.Connections, 1}, {"connections of strangers", l.Strangers, 1}, {"connections of a client", l.ClientConnections, 1},
+		{"queue pairs of a client", l.ClientQueuePairs, 1}, {"bytes of a client", l.ClientBytes, 1 << 20}, {"requests per second", l.RequestsPerSecond, 0},
+		{"queue pairs of all", l.QueuePairsTotal, 1}, {"in-flight requests", l.InFlight, 1}, {"in-flight bytes", l.InFlightBytes, 1 << 20},
 		{"append bytes", l.AppendBytes, 1 << 20}, {"durable reads", l.DurableReads, 1}, {"durable bytes", l.DurableBytes, 1 << 20},
 		{"appenders", l.Appenders, 1}, {"writers", l.Writers, 1}, {"flush bytes", l.FlushBytes, 1}, {"waits", l.Waits, 1}, {"waits of all connections", l.AllWaits, 1}, {"queue pairs", l.QueuePairs, 1},
 	} {

@@ -31,6 +31,13 @@ type conn struct {
 	br  *bufio.Reader
 	fr  *wire.FrameReader
 	log *slog.Logger
+	peer
+	// standing guards peer against who looks at it from outside; the serve goroutine
+	// needs no lock to read what it has written.
+	standing struct {
+		sync.Mutex
+		known bool
+	}
 
 	// Replies of the serve goroutine, and how many they are.
 	out      wire.Replies
@@ -46,6 +53,9 @@ type conn struct {
 	}
 	pairs pairs
 	lines lines
+	// known ends its being a stranger: with its Hello, or its end.
+	known  func()
+	client *tally // nil before the Hello
 
 	// waiting are the AwaitArena requests that are not answered.
 	waiting struct {
@@ -64,6 +74,11 @@ type conn struct {
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
+	if g := s.cfg.Guard; g != nil && !within(nc) {
+		if cfg := g.TLS(); cfg != nil {
+			nc = newSealedConn(nc, cfg)
+		}
+	}
 	c := &conn{s: s, nc: nc, log: s.log.With("client", nc.RemoteAddr().String())}
 	l := s.cfg.Limits
 	c.in = input{conn: nc, idle: l.Idle, frame: l.Frame, until: time.Now().Add(l.Handshake)}
@@ -94,6 +109,8 @@ func (c *conn) serve() {
 		c.s.counters.connectionsBroken.Add(1)
 		c.log.Debug("connection closed", "err", err)
 	}
+	c.known()
+	c.leave()
 	c.s.gone(c)
 }
 
@@ -126,6 +143,9 @@ func (c *conn) frames() error {
 		}
 		c.s.counters.request(h.Op)
 		c.request(h, p)
+		if err := c.pace(); err != nil {
+			return err
+		}
 		c.gathered++
 		if c.gathered >= gatherMax || c.out.Size() >= c.s.cfg.Limits.FlushBytes || !c.fr.Ready() {
 			if err := c.flush(); err != nil {
@@ -152,15 +172,21 @@ func (c *conn) excused(err error) bool {
 
 // handshake reads the Hello and answers it.
 func (c *conn) handshake() error {
+	if err := c.seal(); err != nil {
+		return err
+	}
 	h, p, err := c.fr.Next()
 	if err != nil {
 		return fmt.Errorf("handshake: %w", err)
 	}
 	c.s.counters.request(h.Op)
 	hello, err := wire.ParseHelloRequest(p)
+	if err == nil {
+		err = c.identify(hello.Token)
+	}
 	var reply []byte
 	if err == nil {
-		reply, err = c.s.hello().AppendTo(nil)
+		reply, err = c.s.hello(&c.peer).AppendTo(nil)
 	}
 	if err != nil {
 		c.refuse(h, err)
@@ -169,6 +195,10 @@ func (c *conn) handshake() error {
 	if hello.Name != "" {
 		c.log = c.log.With("name", hello.Name)
 	}
+	if c.s.cfg.Guard != nil {
+		c.log = c.log.With("identity", string(c.id))
+	}
+	c.known()
 	c.out.Reply(h, reply)
 	c.in.until = time.Time{}
 	c.in.border(c.br.Buffered() - c.lent(h))
@@ -197,7 +227,7 @@ func (c *conn) flush() error {
 func (c *conn) flushLocked(out *wire.Replies) error {
 	c.nc.SetWriteDeadline(time.Now().Add(c.s.cfg.Limits.Write)) // fails only on a closed connection, as the write then does
 	c.s.counters.writes.Add(1)
-	err := out.Flush(c.nc)
+	err := c.send(out)
 	if err != nil {
 		c.nc.Close()
 		return fmt.Errorf("replies: %w", err)

@@ -11,13 +11,14 @@ import (
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/wire"
+	"github.com/rmatail/rmatail/producer"
 )
 
 // filler reads extents that readers miss from the durable store into the arena:
 // once for all that ask for one at a time, a few extents at once, and no more bytes
 // a second than it may. Any number of goroutines may use it.
 type filler struct {
-	cache arenaNode
+	cache producer.LocalNode
 	store fillStore
 	rate  int64 // bytes a second
 	clock func() time.Time
@@ -58,7 +59,7 @@ const (
 	fillsKept = 256
 )
 
-func newFiller(cache arenaNode, store fillStore, rate int64, clock func() time.Time) *filler {
+func newFiller(cache producer.LocalNode, store fillStore, rate int64, clock func() time.Time) *filler {
 	f := &filler{cache: cache, store: store, rate: rate, clock: clock, slots: make(chan struct{}, fillsAtOnce)}
 	f.mu.flights = map[fillKey]*filling{}
 	return f
@@ -70,7 +71,7 @@ func (s *Server) startFiller() error {
 		return nil
 	}
 	store := &clusterStore{s: s}
-	s.filler = newFiller(s.cache, store, s.cfg.ReadThrough, s.cfg.Clock)
+	s.filler = newFiller(localCache{s}, store, s.cfg.ReadThrough, s.cfg.Clock)
 	s.closers.add("store for read-through", store.Close)
 	return nil
 }
@@ -85,6 +86,9 @@ func (c *conn) fill(ctx context.Context, h wire.Header, p []byte) error {
 	}
 	shard, err := parseShard(req.Shard)
 	if err != nil {
+		return err
+	}
+	if err := c.mayRead(shard); err != nil {
 		return err
 	}
 	if req.Extent > maxExtent {
@@ -210,7 +214,7 @@ func (f *filler) read(ctx context.Context, k fillKey) (end uint64, err error) {
 	for at := 0; at < n; at += layout.ChunkSize {
 		data := p[at:min(at+layout.ChunkSize, n)]
 		chunk := layout.Chunk(from + uint64(at))
-		err := f.cache.Put(layout.Put{Shard: h, Chunk: chunk, CRC: layout.ExtendCRC(layout.SeedCRC(h, chunk), data), Data: data})
+		err := f.cache.Put(k.shard, layout.Put{Shard: h, Chunk: chunk, CRC: layout.ExtendCRC(layout.SeedCRC(h, chunk), data), Data: data})
 		if err != nil {
 			return 0, fmt.Errorf("chunk %d of %v: %w", chunk, k.shard, err)
 		}

@@ -88,7 +88,7 @@ func testFiller(t *testing.T, s *scriptStore, rate int64) (*filler, *chunkstore.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { a.Close() })
-	return newFiller(arenaNode{a}, s, rate, time.Now), a
+	return newFiller(oneArena{arenaNode{a}}, s, rate, time.Now), a
 }
 
 func fillOf(extent uint64) fillKey { return fillKey{shardA, 1, extent} }
@@ -265,9 +265,9 @@ func TestRealFill(t *testing.T) {
 			view.Extent(h, extent, &set)
 			mine := slices.Contains(set.Full(), 1)
 			end, err := fillVia(t, c, wire.Fill{Incarnation: info.Incarnation, Extent: extent, Shard: []byte(shardA.String())})
-			if mine && (err != nil || end != (extent+1)*layout.ExtentSize || held(t, s.arena, h, extent) != layout.ExtentSize) ||
+			if mine && (err != nil || end != (extent+1)*layout.ExtentSize || held(t, s.main().arena, h, extent) != layout.ExtentSize) ||
 				!mine && !errors.Is(err, wire.ErrBadRequest) {
-				t.Errorf("%s: extent %d, mine %v: %d, %v, %d bytes held", name, extent, mine, end, err, held(t, s.arena, h, extent))
+				t.Errorf("%s: extent %d, mine %v: %d, %v, %d bytes held", name, extent, mine, end, err, held(t, s.main().arena, h, extent))
 			}
 			if mine {
 				filled++
@@ -281,3 +281,9 @@ func TestRealFill(t *testing.T) {
 		}
 	}
 }
+
+// oneArena is an arena as the cache of every stream.
+type oneArena struct{ arenaNode }
+
+// Put implements producer.LocalNode.
+func (a oneArena) Put(_ layout.Shard, p layout.Put) error { return a.arenaNode.Put(p) }

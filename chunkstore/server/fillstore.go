@@ -124,7 +124,7 @@ func (c *clusterStore) remote(ctx context.Context, addr string) (fillStore, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, fillDial)
 	defer cancel()
-	client, err := wire.Dial(ctx, addr, wire.Options{Name: "rmatail-fill"})
+	client, err := wire.Dial(ctx, addr, wire.Options{Name: "rmatail-fill", Credentials: c.s.cfg.Credentials})
 	c.mu.addr = addr
 	if err != nil {
 		c.mu.failed, c.mu.err = time.Now(), fmt.Errorf("node with the durable store: %w", err)

@@ -62,12 +62,18 @@ func (h *health) unready(ctx context.Context) error {
 	if err := h.locks.wait(ctx); err != nil {
 		return fmt.Errorf("arena: %w", err)
 	}
-	header, err := layout.ParseHeader(h.s.arena.Bytes()[:layout.HeaderSize])
+	var err error
+	h.s.memories.each(func(m *memory) {
+		header, headerErr := layout.ParseHeader(m.arena.Bytes()[:layout.HeaderSize])
+		switch {
+		case headerErr != nil:
+			err = fmt.Errorf("arena: %w", headerErr)
+		case header.Epoch != m.arena.Epoch():
+			err = fmt.Errorf("arena: its header is of epoch %x, not %x", header.Epoch, m.arena.Epoch())
+		}
+	})
 	if err != nil {
-		return fmt.Errorf("arena: %w", err)
-	}
-	if header.Epoch != h.s.arena.Epoch() {
-		return fmt.Errorf("arena: its header is of epoch %x, not %x", header.Epoch, h.s.arena.Epoch())
+		return err
 	}
 	if h.s.store == nil {
 		return nil

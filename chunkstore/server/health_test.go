@@ -60,11 +60,11 @@ func TestRealReadiness(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the node ready again", func() bool { code, _ := askHealth(s, "/readyz"); return code == 200 })
-	s.arena.Bytes()[0] ^= 1 // a header that no consumer would take
+	s.main().arena.Bytes()[0] ^= 1 // a header that no consumer would take
 	if code, body := askHealth(s, "/readyz"); code != 503 || !strings.Contains(body, "arena") {
 		t.Errorf("with a broken arena: %d %q", code, body)
 	}
-	s.arena.Bytes()[0] ^= 1
+	s.main().arena.Bytes()[0] ^= 1
 	s.closing.Store(true)
 	if code, body := askHealth(s, "/readyz"); code != 503 || !strings.Contains(body, "shutting down") {
 		t.Errorf("on its way down: %d %q", code, body)

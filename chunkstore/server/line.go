@@ -49,6 +49,9 @@ func (c *conn) append(h wire.Header, p []byte) error {
 	if err != nil {
 		return err
 	}
+	if err := c.mayAppend(shard); err != nil {
+		return err
+	}
 	if err := c.admit(len(p)); err != nil {
 		return err
 	}

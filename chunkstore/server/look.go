@@ -31,7 +31,10 @@ func (s *Server) watching() watch.Options {
 	o := watch.Options{
 		View: func() *cluster.View { return s.view() }, Self: s.cfg.Node,
 		Dial: func(ctx context.Context, addr string) (*wire.Client, error) {
-			return wire.Dial(ctx, addr, wire.Options{Name: "rmatail-page"})
+			if n, ok := s.member(); s.cfg.Guard != nil && ok && n.Addr == addr {
+				return s.dialSelf(ctx)
+			}
+			return wire.Dial(ctx, addr, wire.Options{Name: "rmatail-page", Credentials: s.cfg.Credentials})
 		},
 	}
 	if s.store != nil {

@@ -23,6 +23,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, beANode(dir))
 		os.Exit(1)
 	}
+	if addr := os.Getenv(asSiege); addr != "" {
+		if err := beASiege(addr, os.Getenv(asSiegeToken)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }
 

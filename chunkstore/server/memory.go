@@ -14,7 +14,11 @@ func (c *conn) request(h wire.Header, p []byte) {
 		c.refuse(h, errClosing)
 		return
 	}
-	var err error
+	err := c.mayDo(h.Op)
+	if err != nil {
+		c.refuse(h, err)
+		return
+	}
 	switch h.Op {
 	case wire.OpReadArena:
 		err = c.readArena(h, p)
@@ -32,6 +36,10 @@ func (c *conn) request(h wire.Header, p []byte) {
 		err = c.lease(h, p)
 	case wire.OpPing:
 		c.out.Header(h, 0)
+	case wire.OpName:
+		if err = c.name(p); err == nil {
+			c.out.Header(h, 0)
+		}
 	default:
 		err = c.beside(h, p)
 	}
@@ -47,10 +55,10 @@ func (c *conn) readArena(h wire.Header, p []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := c.s.inArena(reads); err != nil {
+	if err := c.memory.inArena(reads); err != nil {
 		return err
 	}
-	mem := c.s.arena.Bytes()
+	mem := c.memory.arena.Bytes()
 	c.out.Header(h, reads.Total())
 	for i := range reads.Len() {
 		r := reads.At(i)
@@ -62,8 +70,8 @@ func (c *conn) readArena(h wire.Header, p []byte) error {
 }
 
 // inArena checks what needs the arena's size.
-func (s *Server) inArena(reads wire.ArenaReads) error {
-	size := uint64(len(s.arena.Bytes()))
+func (m *memory) inArena(reads wire.ArenaReads) error {
+	size := uint64(len(m.arena.Bytes()))
 	for i := range reads.Len() {
 		if r := reads.At(i); r.Off > size || uint64(r.N) > size-r.Off {
 			return &wire.Error{Status: wire.StatusBadRequest, Message: fmt.Sprintf("read of %d B at %d is outside of the arena of %d B", r.N, r.Off, size)}
@@ -73,14 +81,14 @@ func (s *Server) inArena(reads wire.ArenaReads) error {
 }
 
 // gather gathers the reply to a request whose reads were checked, as readArena does.
-func (s *Server) gather(out *wire.Replies, h wire.Header, total int, reads []wire.ArenaRead) {
-	mem := s.arena.Bytes()
+func (c *conn) gather(out *wire.Replies, h wire.Header, total int, reads []wire.ArenaRead) {
+	mem := c.memory.arena.Bytes()
 	out.Header(h, total)
 	for _, r := range reads {
 		out.Bytes(mem[r.Off : r.Off+uint64(r.N)])
 	}
-	s.counters.arenaReads.Add(uint64(len(reads)))
-	s.counters.arenaReadBytes.Add(uint64(total))
+	c.s.counters.arenaReads.Add(uint64(len(reads)))
+	c.s.counters.arenaReadBytes.Add(uint64(total))
 }
 
 func (c *conn) put(p []byte) error {
@@ -88,7 +96,11 @@ func (c *conn) put(p []byte) error {
 	if err != nil {
 		return err
 	}
-	return c.s.cache.Put(layout.Put{
+	cache, err := c.cacheOf(req.ShardHash)
+	if err != nil {
+		return err
+	}
+	return cache.Put(layout.Put{
 		Shard: req.ShardHash, Chunk: req.Chunk, From: int(req.From), CRC: req.CRC, Data: req.Data,
 	})
 }
@@ -111,7 +123,11 @@ func (c *conn) publish(p []byte) error {
 	if req.Flags&wire.ShardSealed != 0 {
 		e.Flags |= layout.FlagSealed
 	}
-	return c.s.cache.Publish(layout.Publication{
+	cache, err := c.cacheFor(shard)
+	if err != nil {
+		return err
+	}
+	return cache.Publish(layout.Publication{
 		Shard: shard, Entry: e.Seal(shard.Hash(req.Incarnation)), Ballot: layout.Ballot(req.Ballot),
 	})
 }
@@ -121,7 +137,15 @@ func (c *conn) lease(h wire.Header, p []byte) error {
 	if err != nil {
 		return err
 	}
-	held, err := c.s.cache.Lease(req)
+	shard, err := parseShard(req.Shard)
+	if err != nil {
+		return err
+	}
+	cache, err := c.leaseCache(shard, req.Action)
+	if err != nil {
+		return err
+	}
+	held, err := cache.Lease(req)
 	if err != nil {
 		return err
 	}

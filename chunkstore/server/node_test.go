@@ -213,7 +213,7 @@ func TestRealRelativeSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Shutdown(t.Context())
-	if p := s.hello().ShmPath; !filepath.IsAbs(p) {
+	if p := s.Socket(); !filepath.IsAbs(p) {
 		t.Fatalf("clients are told %q", p)
 	}
 }

@@ -52,44 +52,46 @@ func rdmaRefusal(err error) error {
 	return err
 }
 
-// startRDMA exports the arena, or says why consumers have to do without.
-func (s *Server) startRDMA() error {
+// startRDMA exports a memory, or says why consumers have to do without.
+func (s *Server) startRDMA(m *memory) error {
 	switch s.cfg.RDMAMode {
 	case RDMAOff:
-		s.rdmaReason = "switched off (--rdma=off)"
+		m.rdmaReason = "switched off (--rdma=off)"
 		return nil
 	case RDMARequire, RDMAAuto:
 	}
-	e, err := s.parts.export(s.cfg.RDMA, s.arena.Bytes())
+	e, err := s.parts.export(s.cfg.RDMA, m.arena.Bytes())
 	switch {
 	case err == nil:
-		s.export = e
-		s.closers.add("RDMA export", e.Close)
-		s.log.Info("arena is readable over RDMA")
+		m.export = e
+		s.log.Info("arena is readable over RDMA", "tenant", m.tenant)
 		return nil
 	case s.cfg.RDMAMode == RDMARequire:
 		return fmt.Errorf("%w, set it to auto to serve without: %w", ErrRDMA, err)
 	}
-	s.rdmaReason = err.Error()
+	m.rdmaReason = err.Error()
 	s.log.Warn("serving without RDMA", "reason", err)
 	return nil
 }
 
 // rdmaConnect connects a queue pair that lives as long as the connection.
 func (c *conn) rdmaConnect(ctx context.Context, h wire.Header, p []byte) error {
-	if c.s.export == nil {
-		return &wire.Error{Status: wire.StatusNoRDMA, Message: c.s.rdmaReason}
+	if c.memory.export == nil {
+		return &wire.Error{Status: wire.StatusNoRDMA, Message: c.memory.rdmaReason}
 	}
 	if err := wire.CheckOpaque(p); err != nil {
 		return err
 	}
+	if !c.s.placePair(c.client) {
+		return &wire.Error{Status: wire.StatusBusy, Message: "queue pairs of this client, or of all, are at the node's limit; close some, or read over TCP"}
+	}
 	local, remote := address(c.nc.LocalAddr()), address(c.nc.RemoteAddr())
-	answer, pair, err := c.s.export.accept(ctx, p, local, remote)
+	answer, pair, err := c.memory.export.accept(ctx, p, local, remote)
 	if err != nil {
+		c.s.leavePair(c.client)
 		return rdmaRefusal(err)
 	}
-	c.s.counters.queuePairs.Add(1)
-	old, ok := c.pairs.add(&countedPair{pair, c.s})
+	old, ok := c.pairs.add(&countedPair{pair, c.s, c.client})
 	if err := old.Close(); err != nil {
 		c.log.Warn("queue pair was not closed cleanly", "err", err)
 	}
@@ -111,12 +113,33 @@ func address(a net.Addr) netip.Addr {
 // countedPair keeps the number of queue pairs right.
 type countedPair struct {
 	io.Closer
-	s *Server
+	s      *Server
+	client *tally
 }
 
 func (p *countedPair) Close() error {
-	p.s.counters.queuePairs.Add(-1)
+	p.s.leavePair(p.client)
 	return p.Closer.Close()
+}
+
+// placePair counts a queue pair of a client in, if there is room for one. Those that
+// a connection replaces are counted until they are closed.
+func (s *Server) placePair(c *tally) bool {
+	if s.counters.queuePairs.Add(1) > int64(s.cfg.Limits.QueuePairsTotal) {
+		s.counters.queuePairs.Add(-1)
+		return false
+	}
+	if !c.addPair(s.cfg.Limits.ClientQueuePairs) {
+		s.counters.queuePairs.Add(-1)
+		return false
+	}
+	return true
+}
+
+// leavePair undoes placePair.
+func (s *Server) leavePair(c *tally) {
+	s.counters.queuePairs.Add(-1)
+	c.removePair()
 }
 
 // closersOf closes several as one.
@@ -171,10 +194,18 @@ func (p *pairs) close() error {
 	return open.Close()
 }
 
-// exported is what the export counts; zero without RDMA.
+// exported is what the exports count together; zero without RDMA.
 func (s *Server) exported() rdma.ExportStats {
-	if e, ok := s.export.(rdmaExport); ok {
-		return e.Stats()
-	}
-	return rdma.ExportStats{}
+	var sum rdma.ExportStats
+	s.memories.each(func(m *memory) {
+		if e, ok := m.export.(rdmaExport); ok {
+			st := e.Stats()
+			sum.Devices = max(sum.Devices, st.Devices)
+			sum.QPs += st.QPs
+			sum.MRs += st.MRs
+			sum.Accepted += st.Accepted
+			sum.Generation = max(sum.Generation, st.Generation)
+		}
+	})
+	return sum
 }

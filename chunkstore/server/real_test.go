@@ -158,7 +158,7 @@ func TestRealAppendIsMirrored(t *testing.T) {
 func TestRealHello(t *testing.T) {
 	s := serve(t, nil)
 	h := dial(t, s).Hello()
-	header, err := layout.ParseHeader(s.arena.Bytes())
+	header, err := layout.ParseHeader(s.main().arena.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestRealTypedErrors(t *testing.T) {
 		}
 		return b
 	}
-	size := uint64(len(s.arena.Bytes()))
+	size := uint64(len(s.main().arena.Bytes()))
 	for _, tc := range []struct {
 		name string
 		do   func() error

@@ -1,20 +1,30 @@
 package server
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
-// RenewHandles registers the arena again: the handles that consumers over RDMA
+// RenewHandles registers the node's memory again: the handles that consumers over RDMA
 // hold are dead when it returns, and each of them needs a new handshake, which
 // readers do by themselves. It revokes what a consumer may have kept. ErrRDMA on
 // a node without RDMA, and when a device could not register the arena again,
 // which then serves nobody until a call that works.
 func (s *Server) RenewHandles() error {
-	e, ok := s.export.(rdmaExport)
-	if !ok {
-		return fmt.Errorf("%w: nothing to renew: %s", ErrRDMA, s.rdmaReason)
+	if m := s.main(); m.export == nil {
+		return fmt.Errorf("%w: nothing to renew: %s", ErrRDMA, m.rdmaReason)
 	}
-	if err := e.Reregister(); err != nil {
-		return fmt.Errorf("%w: handles of the arena: %w", ErrRDMA, err)
+	var errs []error
+	for _, m := range s.memories.now.Load().of {
+		e, ok := m.export.(rdmaExport)
+		if !ok {
+			continue
+		}
+		if err := e.Reregister(); err != nil {
+			errs = append(errs, fmt.Errorf("%w: handles of the memory of tenant %q: %w", ErrRDMA, m.tenant, err))
+			continue
+		}
+		s.log.Info("memory handles renewed", "tenant", m.tenant, "generation", e.Stats().Generation)
 	}
-	s.log.Info("memory handles renewed", "generation", e.Stats().Generation)
-	return nil
+	return errors.Join(errs...)
 }

@@ -78,7 +78,7 @@ func TestRxeNodeIsReadOneSidedly(t *testing.T) {
 			t.Error("the node served a read itself")
 		}
 	}
-	if n := s.export.(rdmaExport).Stats().QPs; n != 1 {
+	if n := s.main().export.(rdmaExport).Stats().QPs; n != 1 {
 		t.Errorf("%d queue pairs for one consumer", n)
 	}
 }
@@ -95,7 +95,7 @@ func TestRxeQueuePairsComeAndGo(t *testing.T) {
 		}
 		c.Close() // the right to read ends with the connection
 		eventually(t, "no queue pair is left", func() bool {
-			return s.Stats().QueuePairs == 0 && s.export.(rdmaExport).Stats().QPs == 0
+			return s.Stats().QueuePairs == 0 && s.main().export.(rdmaExport).Stats().QPs == 0
 		})
 		b, err := first.NewBatch(4096)
 		if err != nil {
@@ -113,7 +113,7 @@ func TestRxeQueuePairsComeAndGo(t *testing.T) {
 		second.Close()
 	}
 	eventually(t, "no descriptor is left", func() bool { return openFiles(t) <= files })
-	if st := s.export.(rdmaExport).Stats(); st.MRs != st.Devices {
+	if st := s.main().export.(rdmaExport).Stats(); st.MRs != st.Devices {
 		t.Errorf("%d registrations on %d devices", st.MRs, st.Devices)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/rmatail/rmatail/fallback/wire"
@@ -25,8 +26,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.retains() && !s.serving.start(s.retention) {
 		return ErrClosed
 	}
-	for range deliverers {
-		if !s.serving.start(s.waits.deliver) {
+	if s.cfg.Guard != nil && !s.serving.start(s.followRules) {
+		return ErrClosed
+	}
+	for _, m := range s.memories.now.Load().of {
+		if !s.deliver(m) {
 			return ErrClosed
 		}
 	}
@@ -34,7 +38,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		return ErrClosed
 	}
 	s.accepting.Store(true)
-	s.log.Info("serving", "listen", s.Addr().String(), "socket", s.socketPath, "rdma", s.export != nil, "durable", s.store != nil, "arena_bytes", len(s.arena.Bytes()))
+	s.log.Info("serving", "listen", s.Addr().String(), "socket", s.Socket(), "rdma", s.main().export != nil, "durable", s.store != nil, "arena_bytes", len(s.main().arena.Bytes()))
 	var err error
 	select {
 	case <-ctx.Done():
@@ -82,13 +86,22 @@ func (s *Server) admit(nc net.Conn) {
 		nc.Close()
 		return
 	}
+	from := hostOf(nc)
+	if !s.strangers.enter(from, s.cfg.Limits.Strangers) {
+		s.counters.connections.Add(-1)
+		s.counters.connectionsOver.Add(1)
+		nc.Close()
+		return
+	}
 	s.counters.connectionsTotal.Add(1)
 	c := newConn(s, nc)
+	c.known = sync.OnceFunc(func() { s.strangers.leave(from) })
 	s.conns.Lock()
 	s.conns.open[c] = struct{}{}
 	s.conns.Unlock()
 	if !s.serving.start(c.serve) {
 		c.end()
+		c.known()
 		nc.Close()
 		s.gone(c)
 	}
@@ -130,7 +143,7 @@ func (s *Server) evictions() {
 		case <-s.serving.Done():
 			return
 		case <-t.C:
-			s.arena.Evict(s.cfg.Arena.Clock())
+			s.evict()
 			if s.appenders != nil {
 				s.appenders.sweep()
 				s.forsakeDeleted()
@@ -182,7 +195,9 @@ func (s *Server) stop(ctx context.Context) error {
 	s.log.Info("shutting down", "connections", s.counters.connections.Load(), "in_flight", s.counters.inFlight.Load())
 	s.closing.Store(true)
 	s.listener.Close() // a second time in closers, where it is no error
-	s.waits.stop()
+	for _, m := range s.memories.now.Load().of {
+		m.waits.stop()
+	}
 	s.work.close()
 	err := s.drain(ctx)
 	if err != nil { // cut off who hangs, and give them a moment to notice

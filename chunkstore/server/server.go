@@ -10,13 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/chunkstore/watch"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/producer"
-	"github.com/rmatail/rmatail/rdma/local"
 )
 
 // Server is one node. Its methods may be called at once.
@@ -26,27 +24,22 @@ type Server struct {
 	parts parts
 
 	store     *durable.Dir // nil: a cache alone
-	arena     *chunkstore.Arena
-	cache     arenaNode
+	memories  memories
+	tickets   tickets
+	clients   clients
+	strangers strangers
 	replicas  *producer.ReplicaCache // nil without a store
 	appenders *appenders             // nil without a store
 	filler    *filler                // nil: Fill is refused
-	waits     *waits
+	waiting   atomic.Int64           // AwaitArena requests that have not been answered
 	writers   *producer.Workers
-	export    export // nil without RDMA
-	// rdmaReason says why there is no RDMA; empty if there is.
-	rdmaReason string
-	socket     atomic.Pointer[local.Server] // nil without shared memory
-	socketPath string
-	// socketReason says why there is no shared memory; empty if there is.
-	socketReason string
-	bootID       string
-	listener     net.Listener
-	web          *web           // nil: no HTTP
-	watcher      *watch.Watcher // of the page; nil: nobody looks
-	accepting    atomic.Bool    // clients are answered
-	started      time.Time
-	closers      closers
+	bootID    string
+	listener  net.Listener
+	web       *web           // nil: no HTTP
+	watcher   *watch.Watcher // of the page; nil: nobody looks
+	accepting atomic.Bool    // clients are answered
+	started   time.Time
+	closers   closers
 
 	counters     counters
 	shards       shards
@@ -94,7 +87,7 @@ func newServer(cfg Config, p parts) (*Server, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.serving, s.work = newStopper(s.life), newStopper(s.life)
 	for _, step := range []func() error{
-		s.listen, s.startStore, s.startArena, s.startSocket, s.startRDMA, s.startMetrics, s.startReplicas, s.startFiller, s.startHTTP,
+		s.listen, s.startStore, s.startMemories, s.startMetrics, s.startReplicas, s.startFiller, s.startHTTP,
 	} {
 		if err := step(); err != nil {
 			s.end()
@@ -144,33 +137,6 @@ func (s *Server) startStore() error {
 	return nil
 }
 
-func (s *Server) startArena() error {
-	if view := s.view(); view != nil && s.cfg.Arena.TTL == 0 {
-		s.cfg.Arena.TTL = view.TTL
-	}
-	s.cfg.Arena.Published = s.published
-	a, err := chunkstore.New(s.cfg.Arena)
-	if err != nil {
-		return err
-	}
-	s.arena, s.cache = a, arenaNode{a}
-	s.waits = newWaits(s)
-	s.closers.add("arena", a.Close)
-	return nil
-}
-
-// published tells who waits for news of a length page: on this host and elsewhere.
-func (s *Server) published(page uint32, entry int) {
-	if socket := s.socket.Load(); socket != nil {
-		at, n := s.arena.Geometry().PageSlot(page), layout.PageSize
-		if entry >= 0 {
-			at, n = at+uint64(entry)*layout.EntrySize, layout.EntrySize
-		}
-		socket.Wake(at, n)
-	}
-	s.waits.published(page)
-}
-
 // openShard opens a shard of the store for append.
 func (s *Server) openShard(ctx context.Context, shard layout.Shard) (*producer.Appender, error) {
 	name := shard.String()
@@ -195,19 +161,24 @@ func (s *Server) openShard(ctx context.Context, shard layout.Shard) (*producer.A
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // Socket is the path of the Unix socket for shared memory; empty: none.
-func (s *Server) Socket() string { return s.socketPath }
+func (s *Server) Socket() string { return s.main().socketPath }
 
-// hello is what the node says about itself.
-func (s *Server) hello() wire.HelloReply {
+// hello is what the node says about itself to a client.
+func (s *Server) hello(p *peer) wire.HelloReply {
 	h := wire.HelloReply{
-		Version: wire.Version, Epoch: s.arena.Epoch(), ArenaSize: uint64(len(s.arena.Bytes())),
-		ShmPath: s.socketPath, BootID: s.bootID,
-		Features: wire.FeatureAwait,
+		Version: wire.Version, Epoch: p.memory.arena.Epoch(), ArenaSize: uint64(len(p.memory.arena.Bytes())), BootID: s.bootID,
+	}
+	if p.reads {
+		h.Features |= wire.FeatureAwait
+		h.ShmPath, h.Ticket = p.memory.socketPath, p.ticket
+	}
+	if p.named != nil {
+		h.Features |= wire.FeatureNames
 	}
 	if s.store != nil {
 		h.Features |= wire.FeatureDurable
 	}
-	if s.export != nil {
+	if p.reads && p.memory.export != nil {
 		h.Features |= wire.FeatureRDMA
 	}
 	if s.filler != nil {

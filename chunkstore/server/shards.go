@@ -67,7 +67,6 @@ func (w *shards) run() {
 
 // look looks at every shard.
 func (w *shards) look(now time.Time) {
-	leased := w.s.arena.Leases().Recent(watchMost)
 	var pulses map[layout.Shard]producer.Pulse
 	if w.s.appenders != nil {
 		pulses = w.s.appenders.pulses()
@@ -75,37 +74,40 @@ func (w *shards) look(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.mu.seen
-	w.mu.seen = make(map[layout.Shard]*shardSeen, len(leased))
-	w.mu.stats = make([]ShardStats, 0, len(leased))
-	for i := range leased {
-		l := &leased[i]
-		e, ok := w.s.arena.Entry(l.Shard)
-		if !ok {
-			continue // a metadata replica elsewhere has it, or its time has passed
+	w.mu.seen = make(map[layout.Shard]*shardSeen, len(before))
+	w.mu.stats = make([]ShardStats, 0, len(before))
+	w.s.memories.each(func(m *memory) {
+		leased := m.arena.Leases().Recent(watchMost - len(w.mu.stats))
+		for i := range leased {
+			l := &leased[i]
+			e, ok := m.arena.Entry(l.Shard)
+			if !ok {
+				continue // a metadata replica elsewhere has it, or its time has passed
+			}
+			k := before[l.Shard]
+			if k == nil {
+				k = &shardSeen{movedAt: now, beatAt: now, windowAt: now}
+			}
+			w.mu.seen[l.Shard] = k
+			facts := w.facts(m, l, e, k, now)
+			if p, open := pulses[l.Shard]; open {
+				facts.Window = k.count(p.Refused, now)
+				facts.AppendsRefused = cause.Know(k.counted - k.refused)
+				facts.QueuedFor, facts.QueuedBytes, facts.AppendTime = cause.Know(p.Queued), cause.Know(uint64(p.QueueBytes)), cause.Know(p.Append)
+			}
+			st := ShardStats{Shard: l.Shard.String(), Verdict: cause.Decide(facts), Published: e.Length,
+				HeartbeatAge: now.Sub(k.beatAt).Seconds(), PublishAge: now.Sub(k.movedAt).Seconds()}
+			if l.Left > 0 {
+				st.Writer = l.Owner
+			}
+			w.mu.stats = append(w.mu.stats, st)
 		}
-		k := before[l.Shard]
-		if k == nil {
-			k = &shardSeen{movedAt: now, beatAt: now, windowAt: now}
-		}
-		w.mu.seen[l.Shard] = k
-		facts := w.facts(l, e, k, now)
-		if p, open := pulses[l.Shard]; open {
-			facts.Window = k.count(p.Refused, now)
-			facts.AppendsRefused = cause.Know(k.counted - k.refused)
-			facts.QueuedFor, facts.QueuedBytes, facts.AppendTime = cause.Know(p.Queued), cause.Know(uint64(p.QueueBytes)), cause.Know(p.Append)
-		}
-		st := ShardStats{Shard: l.Shard.String(), Verdict: cause.Decide(facts), Published: e.Length,
-			HeartbeatAge: now.Sub(k.beatAt).Seconds(), PublishAge: now.Sub(k.movedAt).Seconds()}
-		if l.Left > 0 {
-			st.Writer = l.Owner
-		}
-		w.mu.stats = append(w.mu.stats, st)
-	}
+	})
 	slices.SortFunc(w.mu.stats, func(a, b ShardStats) int { return cmp.Compare(a.Shard, b.Shard) })
 }
 
 // facts are what the arena and the leases tell of a shard.
-func (w *shards) facts(l *chunkstore.LeasedShard, e layout.Entry, k *shardSeen, now time.Time) cause.Facts {
+func (w *shards) facts(m *memory, l *chunkstore.LeasedShard, e layout.Entry, k *shardSeen, now time.Time) cause.Facts {
 	if e.Length != k.length {
 		k.length, k.movedAt = e.Length, now
 	}
@@ -117,19 +119,19 @@ func (w *shards) facts(l *chunkstore.LeasedShard, e layout.Entry, k *shardSeen, 
 		HeartbeatEvery: w.s.cfg.Heartbeat, HeartbeatAge: cause.Know(now.Sub(k.beatAt)), PublishedAge: cause.Know(now.Sub(k.movedAt)),
 		Leased: cause.Know(l.Left > 0), Closed: l.Released, CacheAnswers: cause.Know(true), CacheKnows: cause.Know(true),
 	}
-	if f.PublishedAge.V < w.s.arena.TTL()-2*watchEvery { // what is older may be gone
-		f.HitRate = w.held(l.Shard.Hash(e.Incarnation), e.Length)
+	if f.PublishedAge.V < m.arena.TTL()-2*watchEvery { // what is older may be gone
+		f.HitRate = w.held(m, l.Shard.Hash(e.Incarnation), e.Length)
 	}
 	return f
 }
 
 // held is 1 if the arena holds the last extent of a shard, else 0; it is not known if
 // the extent is placed elsewhere.
-func (w *shards) held(h layout.Hash, length uint64) cause.Maybe[float64] {
+func (w *shards) held(m *memory, h layout.Hash, length uint64) cause.Maybe[float64] {
 	if length == 0 || w.s.cfg.Cluster != nil && !w.s.places(h, (length-1)/layout.ExtentSize) {
 		return cause.Maybe[float64]{}
 	}
-	if w.s.arena.Holds(h, (length-1)/layout.ExtentSize) {
+	if m.arena.Holds(h, (length-1)/layout.ExtentSize) {
 		return cause.Know(1.0)
 	}
 	return cause.Know(0.0)

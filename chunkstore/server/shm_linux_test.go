@@ -94,7 +94,7 @@ func TestRealDefaultSocket(t *testing.T) {
 	if fi, err := os.Stat(dir); err != nil || fi.Mode().Perm() != 0o700 || !strings.HasPrefix(filepath.Base(dir), "rmatail-") {
 		t.Errorf("directory %s: %v", dir, err)
 	}
-	conn, err := local.Dial(t.Context(), s.Socket(), s.arena.Epoch())
+	conn, err := local.Dial(t.Context(), s.Socket(), s.main().arena.Epoch())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -177,7 +177,7 @@ func TestRealShutdownReportsAFailedFlush(t *testing.T) {
 	if err := <-served; !errors.Is(err, bad) {
 		t.Errorf("serve: %v", err)
 	}
-	if err := s.cache.Put(layout.Put{CRC: layout.ExtendCRC(layout.SeedCRC(layout.Hash{}, 0), []byte("x")), Data: []byte("x")}); !errors.Is(err, wire.ErrClosing) {
+	if err := s.main().cache.Put(layout.Put{CRC: layout.ExtendCRC(layout.SeedCRC(layout.Hash{}, 0), []byte("x")), Data: []byte("x")}); !errors.Is(err, wire.ErrClosing) {
 		t.Errorf("the arena is still open: %v", err)
 	}
 }

@@ -19,28 +19,29 @@ const maxSocketPath = 103
 
 var _ [wire.MaxShmPath - maxSocketPath]struct{}
 
-// startSocket offers the arena to processes of this host. A path that was asked
+// startSocket offers a memory to processes of this host. A path that was asked
 // for must work; without the default one the node serves all the same, and says so.
-func (s *Server) startSocket() error {
+func (s *Server) startSocket(m *memory) error {
 	if s.cfg.Socket == SocketNone {
-		s.socketReason = "switched off (--socket none)"
+		m.socketReason = "switched off (--socket none)"
 		return nil
 	}
-	err := s.listenSocket(s.cfg.Socket)
+	err := s.listenSocket(m, s.cfg.Socket)
 	if err != nil && s.cfg.Socket == "" {
-		s.socketReason = err.Error()
+		m.socketReason = err.Error()
 		s.log.Warn("serving without shared memory: consumers on this host read over TCP or RDMA", "reason", err)
 		return nil
 	}
 	return err
 }
 
-func (s *Server) listenSocket(path string) (err error) {
+func (s *Server) listenSocket(m *memory, path string) (err error) {
 	if path == "" {
 		if path, err = s.defaultSocket(); err != nil {
 			return err
 		}
 	}
+	path = tenantSocket(path, m.tenant)
 	// Clients are told this path, and run in directories of their own.
 	if path, err = filepath.Abs(path); err != nil {
 		return fmt.Errorf("%w: %w", ErrSocket, err)
@@ -48,17 +49,19 @@ func (s *Server) listenSocket(path string) (err error) {
 	if len(path) > maxSocketPath {
 		return fmt.Errorf("%w: path of %d bytes, at most %d: set a shorter one (--socket PATH), or none", ErrSocket, len(path), maxSocketPath)
 	}
-	f, err := s.arena.File()
+	f, err := m.arena.File()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSocket, err)
 	}
-	l, err := local.ListenConfig{Logger: s.log, MaxConns: s.cfg.Limits.Connections, Word: s.arena.Spare()}.Listen(path, f, uint64(len(s.arena.Bytes())), s.arena.Epoch())
+	cfg := local.ListenConfig{Logger: s.log, MaxConns: s.cfg.Limits.Connections, Word: m.arena.Spare()}
+	if s.cfg.Guard != nil {
+		cfg.Admit = func(uid uint32, ticket []byte) error { return s.admitLocal(m, uid, ticket) }
+	}
+	l, err := cfg.Listen(path, f, uint64(len(m.arena.Bytes())), m.arena.Epoch())
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSocket, err)
 	}
-	s.socket.Store(l)
-	s.socketPath = path
-	s.closers.add("shared memory socket", l.Close)
+	m.socket, m.socketPath = l, path
 	return nil
 }
 

@@ -82,8 +82,8 @@ type Stats struct {
 }
 
 const (
-	opSlots     = int(wire.OpAwaitArena) + 1 // slot 0: unknown operations
-	statusSlots = int(wire.StatusLease) + 1  // slot 0: others
+	opSlots     = int(wire.OpName) + 1          // slot 0: unknown operations
+	statusSlots = int(wire.StatusForbidden) + 1 // slot 0: others
 )
 
 // counters are what Stats counts as it goes.
@@ -99,6 +99,7 @@ type counters struct {
 	durableReads, durableReadBytes                       atomic.Uint64
 	segmentsRemoved, segmentBytesRemoved                 atomic.Uint64
 	panics                                               atomic.Uint64
+	paced                                                atomic.Uint64    // requests that waited for their client's rate
 	durableTimes                                         spread.Histogram // of the store, waiting for a place excluded
 	durableWaiting                                       atomic.Int64     // for a place
 }
@@ -140,16 +141,16 @@ func (s *Server) panicked(value any) error {
 func (s *Server) Stats() Stats {
 	c := &s.counters
 	st := Stats{
-		Node: s.cfg.Node, Epoch: s.arena.Epoch(), UptimeSeconds: time.Since(s.started).Seconds(),
-		Listen: s.Addr().String(), Socket: s.socketPath, SocketReason: s.socketReason, RDMA: s.rdmaReason == "", RDMAReason: s.rdmaReason,
+		Node: s.cfg.Node, Epoch: s.main().arena.Epoch(), UptimeSeconds: time.Since(s.started).Seconds(),
+		Listen: s.Addr().String(), Socket: s.Socket(), SocketReason: s.main().socketReason, RDMA: s.main().rdmaReason == "", RDMAReason: s.main().rdmaReason,
 		Connections: int(c.connections.Load()), ConnectionsTotal: c.connectionsTotal.Load(), ConnectionsRefused: c.connectionsOver.Load(), ConnectionsBroken: c.connectionsBroken.Load(),
-		Requests: make(map[string]uint64), Refusals: make(map[string]uint64), InFlight: int(c.inFlight.Load()), Waiting: int(s.waits.n.Load()),
+		Requests: make(map[string]uint64), Refusals: make(map[string]uint64), InFlight: int(c.inFlight.Load()), Waiting: int(s.waiting.Load()),
 		Writes: c.writes.Load(), ArenaReads: c.arenaReads.Load(), ArenaReadBytes: c.arenaReadBytes.Load(),
 		Appends: c.appends.Load(), AppendBytes: c.appendBytes.Load(),
 		DurableReads: c.durableReads.Load(), DurableReadBytes: c.durableReadBytes.Load(),
 		SegmentsRemoved: c.segmentsRemoved.Load(), SegmentBytesRemoved: c.segmentBytesRemoved.Load(),
 		QueuePairs: int(c.queuePairs.Load()), Panics: c.panics.Load(),
-		Arena: s.arena.Stats(), Map: s.arena.Map(),
+		Arena: s.main().arena.Stats(), Map: s.main().arena.Map(),
 	}
 	st.Shards, st.ShardStates = s.shardStats()
 	for i := range c.requests {
@@ -172,8 +173,10 @@ func (s *Server) Stats() Stats {
 	if s.filler != nil {
 		st.Fills, st.FillBytes = s.filler.fills.Load(), s.filler.bytes.Load()
 	}
-	if socket := s.socket.Load(); socket != nil {
-		st.SharedMemory = socket.Conns()
+	for _, m := range s.memories.now.Load().of {
+		if m.socket != nil {
+			st.SharedMemory += m.socket.Conns()
+		}
 	}
 	if s.appenders != nil {
 		st.Appenders = s.appenders.count()

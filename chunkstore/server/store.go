@@ -32,6 +32,11 @@ func (c *conn) stat(ctx context.Context, h wire.Header, p []byte) error {
 	if err != nil {
 		return err
 	}
+	if c.mayRead(shard) != nil {
+		if err := c.mayAppend(shard); err != nil {
+			return err
+		}
+	}
 	info, err := c.s.store.Stat(ctx, shard.String())
 	if err != nil {
 		return err
@@ -60,6 +65,9 @@ func (c *conn) readDurable(ctx context.Context, h wire.Header, p []byte) error {
 	}
 	shard, err := parseShard(req.Shard)
 	if err != nil {
+		return err
+	}
+	if err := c.mayRead(shard); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -110,7 +118,7 @@ func (c *conn) list(ctx context.Context, h wire.Header, p []byte) error {
 	if err != nil {
 		return err
 	}
-	entries, err := c.s.store.List(ctx, string(req.After), int(req.Limit))
+	entries, err := c.visible(ctx, string(req.After), int(req.Limit))
 	if err != nil {
 		return err
 	}

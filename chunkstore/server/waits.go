@@ -7,20 +7,22 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
-// waits are the AwaitArena requests that have not been answered, by length page. A
+// waits are the AwaitArena requests for one memory that have not been answered, by length page. A
 // publish looks at one word of its page; only if somebody waits there it has a
 // goroutine of the node's compare what they wait for, and answer.
 type waits struct {
-	s     *Server
+	arena *chunkstore.Arena
 	first uint64 // the pages' slots begin here in the arena
 	pages []waitPage
-	dirty chan uint32  // pages that were published to; each at most once
-	n     atomic.Int64 // all
-	pool  sync.Pool    // of *wait
+	dirty chan uint32   // pages that were published to; each at most once
+	n     *atomic.Int64 // all, of every memory
+	ended chan struct{} // closed when the memory is to be closed
+	pool  sync.Pool     // of *wait
 }
 
 // waitPage is who waits for news of one length page.
@@ -59,9 +61,9 @@ const (
 	deliverRun = 16
 )
 
-func newWaits(s *Server) *waits {
-	g := s.arena.Geometry()
-	return &waits{s: s, first: g.PageSlot(0), pages: make([]waitPage, g.Pages()), dirty: make(chan uint32, g.Pages())}
+func newWaits(arena *chunkstore.Arena, n *atomic.Int64) *waits {
+	g := arena.Geometry()
+	return &waits{arena: arena, n: n, first: g.PageSlot(0), pages: make([]waitPage, g.Pages()), dirty: make(chan uint32, g.Pages()), ended: make(chan struct{})}
 }
 
 // published takes that the length page at an index has changed, after it has. It is
@@ -75,10 +77,12 @@ func (ws *waits) published(index uint32) {
 }
 
 // deliver answers who waits for pages that were published to.
-func (ws *waits) deliver() {
+func (ws *waits) deliver(stop <-chan struct{}) {
 	for {
 		select {
-		case <-ws.s.serving.Done():
+		case <-stop:
+			return
+		case <-ws.ended:
 			return
 		case index := <-ws.dirty:
 			p := &ws.pages[index]
@@ -100,7 +104,7 @@ func (ws *waits) hasNews(w *wait) bool { return ws.news(w.words) }
 
 // news reports whether one of the words has another value.
 func (ws *waits) news(words []wire.ArenaWord) bool {
-	mem := ws.s.arena.Bytes()
+	mem := ws.arena.Bytes()
 	for _, w := range words {
 		if layout.LoadWord(mem, w.Off) != w.Value {
 			return true
@@ -215,12 +219,12 @@ func (w *wait) answer() {
 	if !c.write.TryLock() { // something is being written
 		w.beside(func() {
 			c.write.Lock()
-			c.s.gather(&c.write.out, w.h, w.total, w.reads)
+			c.gather(&c.write.out, w.h, w.total, w.reads)
 			w.finish()
 		})
 		return
 	}
-	c.s.gather(&c.write.out, w.h, w.total, w.reads)
+	c.gather(&c.write.out, w.h, w.total, w.reads)
 	if !c.write.out.Begin(c.write.write) {
 		w.beside(w.finish)
 		return
@@ -254,10 +258,10 @@ func (c *conn) awaitArena(h wire.Header, p []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := c.s.inArena(req.Reads); err != nil {
+	if err := c.memory.inArena(req.Reads); err != nil {
 		return err
 	}
-	ws := c.s.waits
+	ws := c.memory.waits
 	index := (req.Words.At(0).Off - ws.first) / layout.PageSize
 	if req.Words.At(0).Off < ws.first || index >= uint64(len(ws.pages)) {
 		return &wire.Error{Status: wire.StatusBadRequest, Message: fmt.Sprintf("wait for the word at %d, which is in no length page", req.Words.At(0).Off)}
@@ -272,7 +276,7 @@ func (c *conn) awaitArena(h wire.Header, p []byte) error {
 		}
 	}
 	if err == nil {
-		c.s.gather(&c.out, h, w.total, w.reads)
+		c.gather(&c.out, h, w.total, w.reads)
 	}
 	ws.put(w)
 	return err
@@ -287,15 +291,15 @@ func (c *conn) waitFor(w *wait, d time.Duration) (linked bool, err error) {
 	switch {
 	case c.waiting.n >= l.Waits:
 		return false, &wire.Error{Status: wire.StatusBusy, Message: fmt.Sprintf("%d requests of this connection wait for news already", c.waiting.n)}
-	case c.s.waits.n.Add(1) > int64(l.AllWaits):
-		c.s.waits.n.Add(-1)
+	case c.memory.waits.n.Add(1) > int64(l.AllWaits):
+		c.memory.waits.n.Add(-1)
 		return false, &wire.Error{Status: wire.StatusBusy, Message: fmt.Sprintf("%d requests of all connections wait for news already", l.AllWaits)}
 	}
 	// Its answerer takes it out of the connection, for which it needs the lock.
 	c.work.Add(1)
-	if !c.s.waits.link(w, d) {
+	if !c.memory.waits.link(w, d) {
 		c.work.Done()
-		c.s.waits.n.Add(-1)
+		c.memory.waits.n.Add(-1)
 		return false, nil
 	}
 	c.waiting.n++
@@ -319,8 +323,8 @@ func (c *conn) ended(w *wait) {
 	}
 	c.waiting.n--
 	c.waiting.Unlock()
-	c.s.waits.n.Add(-1)
-	c.s.waits.put(w)
+	c.memory.waits.n.Add(-1)
+	c.memory.waits.put(w)
 	c.work.Done()
 }
 

@@ -14,7 +14,7 @@ import (
 func newsOf(t testing.TB, s *Server, shard layout.Shard, length uint64) {
 	t.Helper()
 	e := layout.Entry{Length: length, HeartbeatMS: uint64(time.Now().UnixMilli()), Incarnation: 1}
-	if err := s.cache.Publish(layout.Publication{Shard: shard, Entry: e.Seal(shard.Hash(1))}); err != nil {
+	if err := s.main().cache.Publish(layout.Publication{Shard: shard, Entry: e.Seal(shard.Hash(1))}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -22,7 +22,7 @@ func newsOf(t testing.TB, s *Server, shard layout.Shard, length uint64) {
 // lengthAt returns where in the arena the length of a shard is that was published.
 func lengthAt(t testing.TB, s *Server, shard layout.Shard) uint64 {
 	t.Helper()
-	g, mem := s.arena.Geometry(), s.arena.Bytes()
+	g, mem := s.main().arena.Geometry(), s.main().arena.Bytes()
 	for _, set := range g.PageSetsOf(layout.StreamHash(shard.Stream), shard.Page()) {
 		if way, _, ok := layout.FindIdentity(mem[g.PageSet(set):][:layout.SetSize], layout.StreamHash(shard.Stream), shard.Page()); ok {
 			return g.PageSlot(set*layout.Ways+uint32(way)) + uint64(shard.EntryOffset())
@@ -146,7 +146,7 @@ func TestRealAwaitBounds(t *testing.T) {
 	a, b := dial(t, s), dial(t, s)
 	newsOf(t, s, waitShard, 100)
 	at := lengthAt(t, s, waitShard)
-	g := s.arena.Geometry()
+	g := s.main().arena.Geometry()
 	for _, off := range []uint64{0, g.PageSlot(0) - 8, g.PageSlot(g.Pages()-1) + layout.PageSize, 1 << 62} {
 		if _, err := waitFor(t, a, off, 0, wire.MaxAwait).call.Wait(); !errors.Is(err, wire.ErrBadRequest) {
 			t.Errorf("wait for a word at %d: %v", off, err)

@@ -73,6 +73,9 @@ func (c *adviseCmd) facts(p *process) (advise.Facts, error) {
 func (c *adviseCmd) ask(p *process) (f advise.Facts, err error) {
 	ctx, cancel := context.WithTimeout(p, c.For+openTimeout)
 	defer cancel()
+	if err := p.know(""); err != nil {
+		return f, err
+	}
 	client, err := dial(ctx, p, storeFlags{Server: c.Server}.address())
 	if err != nil {
 		return f, err

@@ -45,7 +45,10 @@ func (c *doctorCmd) Run(p *process) error {
 		return err
 	}
 	if c.Peer != "" {
-		peer := doctor.PeerConfig{Addr: withPort(c.Peer), For: c.For, Device: c.Device, GIDIndex: c.GIDIndex}
+		if err := p.know(""); err != nil {
+			return err
+		}
+		peer := doctor.PeerConfig{Credentials: p.credentials(), Addr: withPort(c.Peer), For: c.For, Device: c.Device, GIDIndex: c.GIDIndex}
 		if p.logFlags.Level <= slog.LevelDebug {
 			peer.Logger = p.log // what libraries warn of is among the findings
 		}

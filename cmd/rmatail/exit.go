@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/rmatail/rmatail/auth"
 	benchfanout "github.com/rmatail/rmatail/bench/fanout"
 	benchread "github.com/rmatail/rmatail/bench/read"
 	"github.com/rmatail/rmatail/bench/service"
@@ -59,7 +60,7 @@ func exitCode(stderr io.Writer, err error) int {
 	switch {
 	case errors.Is(err, reader.ErrGap), errors.Is(err, wire.ErrOutOfRetention):
 		return exitGap
-	case errors.Is(err, errUsage), errors.Is(err, reader.ErrConfig), errors.Is(err, server.ErrConfig), errors.Is(err, layout.ErrName), errors.Is(err, benchsink.ErrConfig), errors.Is(err, service.ErrConfig), errors.Is(err, benchread.ErrConfig), errors.Is(err, benchfanout.ErrConfig):
+	case errors.Is(err, errUsage), errors.Is(err, auth.ErrSettings), errors.Is(err, reader.ErrConfig), errors.Is(err, server.ErrConfig), errors.Is(err, layout.ErrName), errors.Is(err, benchsink.ErrConfig), errors.Is(err, service.ErrConfig), errors.Is(err, benchread.ErrConfig), errors.Is(err, benchfanout.ErrConfig):
 		return exitUsage
 	}
 	return exitError
@@ -87,6 +88,12 @@ func hint(err error) string {
 		return "another process writes this shard: append through its node (--server) instead"
 	case errors.Is(err, wire.ErrBusy), errors.Is(err, wire.ErrClosing):
 		return "try again in a moment"
+	case errors.Is(err, wire.ErrUnknownPeer):
+		return "the node wants to know who this is: show a token (--token-file, RMATAIL_TOKEN_FILE) or a certificate (--tls-ca, --tls-cert, --tls-key)"
+	case errors.Is(err, wire.ErrForbidden):
+		return "the node's rules (serve --access) say what each identity may do"
+	case errors.Is(err, wire.ErrSeal):
+		return "is the node served with TLS, has one of the authorities of --tls-ca signed its certificate, for the host that is dialled or for --tls-name?"
 	case errors.Is(err, wire.ErrVersion):
 		return "node and command are of different versions: 'rmatail version' shows this one"
 	case errors.Is(err, wire.ErrHeaderCRC), errors.Is(err, wire.ErrMalformed):

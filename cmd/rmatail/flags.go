@@ -64,7 +64,7 @@ type readFlags struct {
 // config is that of a reader; source is the cluster, or nil.
 func (f readFlags) config(p *process, source *file.Source) reader.Config {
 	cfg := reader.Config{Server: f.address(), Dir: f.Dir, Transport: reader.Transport(f.Transport),
-		RDMA: rdma.Config{Device: f.Device, GIDIndex: -1, Logger: p.quiet}, Logger: p.quiet}
+		RDMA: rdma.Config{Device: f.Device, GIDIndex: -1, Logger: p.quiet}, Credentials: p.credentials(), Logger: p.quiet}
 	if source != nil {
 		view, _ := source.View()
 		cfg.Cluster, cfg.HedgeDelay = source, view.HedgeDelay

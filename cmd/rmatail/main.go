@@ -21,11 +21,14 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/rmatail/rmatail/auth"
 )
 
 // cli is every command and flag.
 type cli struct {
-	Log logFlags `embed:"" prefix:"log-"`
+	Log  logFlags  `embed:"" prefix:"log-"`
+	Auth authFlags `embed:""`
 
 	Serve   serveCmd   `cmd:"" help:"Run a node: the cache that consumers read one-sidedly and, with --dir, the durable store."`
 	Append  appendCmd  `cmd:"" help:"Append standard input, a file, or a file that grows, to a shard."`
@@ -57,6 +60,8 @@ type process struct {
 	screen          *screen      // standard error, for log records
 	log             *slog.Logger // of the command
 	quiet           *slog.Logger // of libraries under a client command
+	authFlags       authFlags
+	client          *auth.Client // what nodes are shown; nil: nothing
 }
 
 func main() {
@@ -105,5 +110,7 @@ func run(p *process, args []string) int {
 	}
 	p.screen = newScreen(p.stderr)
 	p.logFlags, p.log, p.quiet = c.Log, c.Log.logger(p.screen), c.Log.quiet(p.screen)
+	p.authFlags = c.Auth
+	defer p.forget()
 	return exitCode(p.stderr, k.Run(p))
 }

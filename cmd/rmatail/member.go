@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/rmatail/rmatail/auth"
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/cluster/file"
 )
@@ -23,7 +25,7 @@ func (f storeFlags) check() error {
 
 // openCluster follows the cluster file, if one is set, else it returns nil.
 func (f storeFlags) openCluster(p *process) (*file.Source, error) {
-	if err := f.check(); err != nil || f.Cluster == "" {
+	if err := errors.Join(f.check(), p.know(f.Cluster)); err != nil || f.Cluster == "" {
 		return nil, err
 	}
 	return file.Open(f.Cluster, file.Options{Logger: p.quiet})
@@ -102,38 +104,56 @@ func (c *serveCmd) take(f *file.Cluster) error {
 	return c.RDMA.UnmarshalText([]byte(s.RDMA))
 }
 
-// hangup reads the cluster file at SIGHUP, and says so when the node is no longer in it.
+// hangup reads the cluster file and those of authentication at SIGHUP, and says so
+// when the node is no longer in the cluster file.
 type hangup struct {
 	signals chan os.Signal
 	stop    chan struct{}
 	done    chan struct{}
 }
 
-func newHangup(log *slog.Logger, source *file.Source, node string) *hangup {
+func newHangup(log *slog.Logger, source *file.Source, node string, guard *auth.Guard) *hangup {
 	h := &hangup{signals: make(chan os.Signal, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	signal.Notify(h.signals, syscall.SIGHUP)
-	go h.run(log, source, node)
+	go h.run(log, source, node, guard)
 	return h
 }
 
-func (h *hangup) run(log *slog.Logger, source *file.Source, node string) {
+func (h *hangup) run(log *slog.Logger, source *file.Source, node string, guard *auth.Guard) {
 	defer close(h.done)
-	_, changed := source.View()
+	var changed <-chan struct{}
+	if source != nil {
+		_, changed = source.View()
+	}
 	for {
 		select {
 		case <-h.stop:
 			return
 		case <-h.signals:
-			if err := source.Reload(); err != nil {
-				log.Error("cluster file is not taken, all stays as it was", "err", err)
-			} else {
-				log.Info("cluster file is read")
-			}
+			reload(log, source, guard)
 		case <-changed:
 			var v *cluster.View
 			if v, changed = source.View(); !has(v, node) {
 				log.Warn("this node is no longer in the cluster file: nobody writes to it, and it can be stopped", "node", node)
 			}
+		}
+	}
+}
+
+// reload reads what there is to read; both may be nil.
+func reload(log *slog.Logger, source *file.Source, guard *auth.Guard) {
+	if source != nil {
+		if err := source.Reload(); err != nil {
+			log.Error("cluster file is not taken, all stays as it was", "err", err)
+		} else {
+			log.Info("cluster file is read")
+		}
+	}
+	if guard != nil {
+		if err := guard.Reload(); err != nil {
+			log.Error("authentication files are not taken, what was there before stays in force", "err", err)
+		} else {
+			log.Info("authentication files are read")
 		}
 	}
 }

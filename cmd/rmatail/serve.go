@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore"
+	"github.com/rmatail/rmatail/chunkstore/cluster/file"
 	"github.com/rmatail/rmatail/chunkstore/server"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/rdma"
@@ -18,7 +19,7 @@ type serveCmd struct {
 	Cluster string `help:"The file that describes a cluster (YAML): the node takes what it says of --node, follows its changes, and reads it at once on SIGHUP." placeholder:"FILE"`
 	Node    string `help:"With --cluster: which node this is." placeholder:"NAME"`
 
-	Listen    string `help:"TCP address for clients; port 0 picks a free one. There is no authentication: keep it inside a trusted network. Default 127.0.0.1:7440." placeholder:"HOST:PORT"`
+	Listen    string `help:"TCP address for clients; port 0 picks a free one. Without --tls-cert or --tokens there is no authentication: keep it inside a trusted network. Default 127.0.0.1:7440." placeholder:"HOST:PORT"`
 	Dir       string `help:"Durable directory that this node owns: it takes appends and serves durable reads. Without it the node is a cache only." placeholder:"DIR" type:"path"`
 	HTTP      string `name:"http" help:"Address of the page, /metrics, /healthz, /readyz and /debug/pprof/; none: no HTTP. Default: 127.0.0.1:7472, of this host alone, unless it is in use." placeholder:"HOST:PORT"`
 	HTTPToken string `name:"http-token" help:"File with a token that HTTP requests need, health apart: Authorization: Bearer TOKEN, or a browser's password. Without it profiles are served at a loopback address only." placeholder:"FILE" type:"path"`
@@ -44,8 +45,15 @@ type serveCmd struct {
 	Device   string   `help:"RDMA device (default: every usable one)." placeholder:"NAME"`
 	GIDIndex int      `name:"gid-index" help:"GID index, -1 to choose." default:"-1" placeholder:"N"`
 
-	MaxConnections int  `help:"Connections at once." default:"4096" placeholder:"N"`
-	UntilEOF       bool `name:"until-eof" hidden:"" help:"Stop when standard input ends: for a parent that may die."`
+	Tokens string `help:"Take clients that show a token: the file of them, a line NAME TOKEN each." placeholder:"FILE"`
+	Access string `help:"Who may do what (YAML): the file of the node's rules. Without it whoever is known may do everything." placeholder:"FILE"`
+
+	MaxConnections       int `help:"Connections at once." default:"4096" placeholder:"N"`
+	MaxClientConnections int `help:"Connections at once of one client: of an identity, or of an address where nobody is asked who he is." default:"2048" placeholder:"N"`
+	MaxClientRate        int `help:"Requests a second of one client; what comes faster waits. 0: no limit." default:"0" placeholder:"N"`
+	MaxQueuePairs        int `help:"RDMA connections at once, of all clients." default:"4096" placeholder:"N"`
+
+	UntilEOF bool `name:"until-eof" hidden:"" help:"Stop when standard input ends: for a parent that may die."`
 }
 
 // ready is what --json prints. Its keys are an interface.
@@ -63,7 +71,7 @@ func (c *serveCmd) config(p *process) server.Config {
 			RetainAge: c.RetainAge, RetainBytes: int64(c.RetainBytes)},
 		Arena: c.arena(), ReadThrough: int64(c.ReadThrough),
 		RDMAMode: server.RDMAMode(c.RDMA), RDMA: rdma.Config{Device: c.Device, GIDIndex: c.GIDIndex, Logger: p.log},
-		Limits: server.Limits{Connections: c.MaxConnections},
+		Limits: server.Limits{Connections: c.MaxConnections, ClientConnections: c.MaxClientConnections, RequestsPerSecond: c.MaxClientRate, QueuePairsTotal: c.MaxQueuePairs},
 		Logger: p.log,
 	}
 }
@@ -108,9 +116,22 @@ func (c *serveCmd) Run(p *process) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg := c.config(p)
+	var described *file.Cluster
 	if source != nil {
 		defer func() { err = errors.Join(err, source.Close()) }()
+		described = source.Current()
+	}
+	guard, err := c.guard(p, described)
+	if err != nil {
+		return err
+	}
+	cfg := c.config(p)
+	cfg.Credentials = p.credentials()
+	if guard != nil {
+		defer func() { err = errors.Join(err, guard.Close()) }()
+		cfg.Guard = guard
+	}
+	if source != nil {
 		cfg.Cluster, cfg.Node = source, c.Node
 	}
 	if c.HTTPToken != "" {
@@ -122,8 +143,8 @@ func (c *serveCmd) Run(p *process) (err error) {
 	if err != nil {
 		return err
 	}
-	if source != nil {
-		defer newHangup(p.log, source, c.Node).close()
+	if source != nil || guard != nil {
+		defer newHangup(p.log, source, c.Node, guard).close()
 	}
 	ctx, cancel := context.WithCancel(p)
 	defer cancel()

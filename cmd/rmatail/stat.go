@@ -103,6 +103,9 @@ func (c *statCmd) node(ctx context.Context, p *process) error {
 	if c.Server == "" && c.Dir != "" {
 		return fmt.Errorf("%w: a directory has no node to show; name a shard, or the node with --server", errUsage)
 	}
+	if err := p.know(""); err != nil {
+		return err
+	}
 	client, err := dial(ctx, p, c.address())
 	if err != nil {
 		return err

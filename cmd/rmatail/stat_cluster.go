@@ -29,6 +29,9 @@ func (c *statCmd) cluster(p *process) error {
 	if c.Shards < 1 {
 		return fmt.Errorf("%w: --shards %d, want 1 or more", errUsage, c.Shards)
 	}
+	if err := p.know(c.Cluster); err != nil {
+		return err
+	}
 	f, err := file.Load(c.Cluster)
 	if err != nil {
 		return err

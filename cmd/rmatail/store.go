@@ -23,7 +23,7 @@ type store interface {
 // openStore opens the directory if there is one, else it connects to the node: of a
 // cluster, the one that owns the store.
 func openStore(ctx context.Context, p *process, f storeFlags) (store, error) {
-	if err := f.check(); err != nil {
+	if err := errors.Join(f.check(), p.know(f.Cluster)); err != nil {
 		return nil, err
 	}
 	dir, addr := f.Dir, f.address()
@@ -54,7 +54,7 @@ func (s remoteStore) Close() error { return s.client.Close() }
 
 // dial connects to a node.
 func dial(ctx context.Context, p *process, addr string) (*wire.Client, error) {
-	return wire.Dial(ctx, addr, wire.Options{Name: "rmatail", Logger: p.quiet}) // its errors name the node
+	return wire.Dial(ctx, addr, wire.Options{Name: "rmatail", Credentials: p.credentials(), Logger: p.quiet}) // its errors name the node
 }
 
 // away says whether err is the kind that passes when the node is back.

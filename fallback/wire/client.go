@@ -28,7 +28,9 @@ type Options struct {
 	// MaxOutstanding bounds the unanswered requests, those given up by their callers with them: a node that stopped gets no
 	// more than so many stale requests to work off when it goes on. A Start above it waits. 0: 1,024; at most 65,536.
 	MaxOutstanding int
-	Logger         *slog.Logger // told once when the connection is lost; nil: nobody is
+	// Credentials are what Dial and NewClient show the node. nil: nothing.
+	Credentials Credentials
+	Logger      *slog.Logger // told once when the connection is lost; nil: nobody is
 }
 
 func (o Options) withDefaults() (Options, error) {

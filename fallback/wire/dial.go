@@ -19,8 +19,9 @@ const (
 	userTimeout       = 30 * time.Second
 )
 
-// Dial connects to addr, "host:port" or "unix:/path", and exchanges Hellos, both bounded by ctx and Options.Timeout. Errors:
-// what the network said; ErrVersion when the node speaks another version; ErrHeaderCRC when what answers is no rmatail
+// Dial connects to addr, "host:port" or "unix:/path", seals the connection if Options.Credentials want that (a Unix socket
+// never is), and exchanges Hellos, all bounded by ctx and Options.Timeout. Errors: what the network said; ErrSeal when TLS
+// could not be had; ErrVersion when the node speaks another version; ErrHeaderCRC when what answers is no rmatail
 // node; any *Error the node refuses with.
 func Dial(ctx context.Context, addr string, o Options) (*Client, error) {
 	o, err := o.withDefaults()
@@ -41,11 +42,16 @@ func Dial(ctx context.Context, addr string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", addr, withCause(ctx, err))
 	}
+	if host, _, err := net.SplitHostPort(addr); network == "tcp" && err == nil && o.Credentials != nil {
+		if conn, err = seal(ctx, conn, host, o.Credentials); err != nil {
+			return nil, fmt.Errorf("node %s: %w", addr, withCause(ctx, err))
+		}
+	}
 	return NewClient(ctx, conn, o)
 }
 
 // NewClient exchanges Hellos on a connection that is already there, bounded by ctx and Options.Timeout, and owns it from then on,
-// also when it fails. The connection must go on after a read or write deadline, as sockets do and TLS does not.
+// also when it fails. The connection must go on after a read or write deadline, as sockets do and a plain tls.Conn does not.
 func NewClient(ctx context.Context, conn net.Conn, o Options) (*Client, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -85,7 +91,14 @@ func withCause(ctx context.Context, err error) error {
 
 // greet sends Hello and reads the reply, and not a byte more.
 func greet(conn net.Conn, o Options) (HelloReply, error) {
-	payload, err := HelloRequest{Version: Version, Name: o.Name}.AppendTo(nil)
+	token := ""
+	if o.Credentials != nil {
+		var err error
+		if token, err = o.Credentials.Token(conn); err != nil {
+			return HelloReply{}, err
+		}
+	}
+	payload, err := HelloRequest{Version: Version, Name: o.Name, Token: token}.AppendTo(nil)
 	if err != nil {
 		return HelloReply{}, err
 	}

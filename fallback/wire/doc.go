@@ -10,6 +10,11 @@
 // over-long, not a Hello at first) ends the connection, because the border of the next frame is unknown; a request that is merely
 // wrong (unknown operation, payload that does not parse) is answered with BadRequest.
 //
+// A connection may be TLS 1.3 (RFC 8446) from its first byte on; a node takes either TLS or plain TCP at one address. Frames know
+// their own borders, so nobody relies on close_notify. Who the client is, its certificate says, or a token in its Hello; a
+// client that is not known is refused with StatusUnknownPeer in reply to its Hello, one that asks for what it may not do with
+// StatusForbidden. Epoch, arena and socket of the Hello's reply are those that the client may read.
+//
 // # Frame
 //
 //	offset size
@@ -32,8 +37,9 @@
 //
 //	op             request                                        good reply
 //	 1 Hello       0 magic "RMAT" | 4 version u16 | 6 str name    0 version u16 | 2 features u32 | 6 node epoch u64 |
-//	               (<= 64)                                        14 arena size u64 | 22 str shm socket path (<= 200,
-//	                                                              empty: none) | str boot id (<= 64)
+//	               (<= 64) | str token (1..255), or nothing       14 arena size u64 | 22 str shm socket path (<= 200,
+//	                                                              empty: none) | str boot id (<= 64) | str ticket
+//	                                                              (1..64), or nothing
 //	 2 ReadArena   0 count u16 (1..256) | 2 count x               the bytes, concatenated in request order
 //	               { offset u64, n u32 >= 1 }, sum of n <= 1 MiB
 //	 3 RDMAConnect opaque, 1..1,024                               opaque, 1..1,024
@@ -64,10 +70,12 @@
 //	               (1..128) | 6 reads u16 (1..256) | 8 words x
 //	               { offset u64, value u64 } | reads x { offset
 //	               u64, n u32 >= 1 }, sum of n <= 1 MiB
+//	15 Name        0 incarnation u64 | 8 str shard                empty
 //
 // A shard is its canonical name "stream/NNNN", 1..139 bytes; its syntax is chunkstore/layout's business. Shard flags: bit 0
 // sealed. Features: bit 0 a durable store is served, bit 1 RDMA is served,
-// bit 2 Fill is answered, bit 3 AwaitArena is.
+// bit 2 Fill is answered, bit 3 AwaitArena is, bit 4 a Name is wanted: it says which shard a hash stands for, on its connection, in
+// the Puts that were sent behind it, so that a node that does not let everybody write everything can tell what is put.
 //
 // # Waiting
 //
@@ -97,7 +105,7 @@
 // # Which requests may be sent again
 //
 // A request whose reply did not come (deadline, lost connection) may or may not have been carried out. Safe to repeat, on
-// any connection: Hello, ReadArena, AwaitArena, Stat, ReadDurable, List, NodeStat and Ping, which change nothing; Lease, because
+// any connection: Hello, ReadArena, AwaitArena, Stat, ReadDurable, List, NodeStat, Ping and Name, which change nothing; Lease, because
 // the same ballot is granted again, and ends no other; Fill, which changes what is in the arena and no byte of it; Put, because the bytes of a
 // chunk at a position never change; Publish, because a node keeps the greatest length of an incarnation, so that a late
 // duplicate is stale and not wrong. Append is safe only with an explicit offset: when the first attempt was carried out, the

@@ -49,6 +49,10 @@ var (
 	ErrInternal = errors.New("internal error of the node")
 	// ErrVersion is returned when the two ends speak different protocol versions.
 	ErrVersion = errors.New("unsupported protocol version")
+	// ErrUnknownPeer is returned when a client has not shown the node who it is.
+	ErrUnknownPeer = errors.New("node does not know this client")
+	// ErrForbidden is returned when the node's rules do not let this client do what it asked for.
+	ErrForbidden = errors.New("not allowed")
 	// ErrLease is returned when a publication's ballot is below the held one, or zero while the lease is held: another writer has
 	// the shard.
 	ErrLease = errors.New("another writer holds the lease")

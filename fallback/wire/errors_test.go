@@ -24,8 +24,8 @@ func TestErrorMatchesItsSentinelOnly(t *testing.T) {
 		}
 		seen[s.String()] = s
 	}
-	if len(statuses) != int(StatusLease) {
-		t.Errorf("%d statuses listed, %d exist", len(statuses), StatusLease)
+	if len(statuses) != int(StatusForbidden) {
+		t.Errorf("%d statuses listed, %d exist", len(statuses), StatusForbidden)
 	}
 	if got := Status(200).String(); got != "status 200" {
 		t.Errorf("unknown status reads %q", got)

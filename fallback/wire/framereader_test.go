@@ -40,7 +40,7 @@ func TestFrameReaderRefuses(t *testing.T) {
 		{"no hello", ping, 0, ErrNotHello, "Ping"},
 		{"over every limit", rawFrame(Header{Op: OpHello, Length: MaxPayload + 1}, nil), 0, ErrFrameTooLong, ""},
 		{"4 GiB", rawFrame(Header{Op: OpHello, Length: 1<<32 - 1}, nil), 0, ErrFrameTooLong, ""},
-		{"long hello", rawFrame(Header{Op: OpHello, Length: 72}, make([]byte, 72)), 0, ErrFrameTooLong, "at most 71"},
+		{"long hello", rawFrame(Header{Op: OpHello, Length: 328}, make([]byte, 328)), 0, ErrFrameTooLong, "at most 327"},
 		{"long ping", after(rawFrame(Header{Op: OpPing, Length: 1}, make([]byte, 1))), 1, ErrFrameTooLong, ""},
 		{"long put", after(rawFrame(Header{Op: OpPut, Length: 4129}, make([]byte, 4129))), 1, ErrFrameTooLong, "at most 4128"},
 		{"long unknown", after(rawFrame(Header{Op: 99, Length: 4097}, nil)), 1, ErrFrameTooLong, "Op(99)"},

@@ -58,6 +58,11 @@ var goldens = []struct {
 	}, `
 		0b000000 | 01 | 00 | 0000 | 0000000000000000 | 88130000 | 3e9f9696 # 11 B, Hello, id 0, 5,000 ms
 		` + text("RMAT") + ` | 0200 | 04 ` + text("tail") + `  # version 2, name`},
+	{"hello request with a token", func() []byte {
+		return frame(Header{Op: OpHello, Budget: 5 * time.Second}, must(HelloRequest{Version: 2, Name: "tail", Token: "secret"}.AppendTo(nil)))
+	}, `
+		12000000 | 01 | 00 | 0000 | 0000000000000000 | 88130000 | 59432d64 # 18 B
+		` + text("RMAT") + ` | 0200 | 04 ` + text("tail") + ` | 06 ` + text("secret") + `  # version 2, name, token`},
 	{"hello reply", func() []byte {
 		return frame(Header{Op: OpHello}, must(HelloReply{
 			Version: 2, Features: FeatureDurable | FeatureRDMA, Epoch: 0x1122334455667788, ArenaSize: 64 << 20, ShmPath: "/s", BootID: "b-1",
@@ -66,6 +71,18 @@ var goldens = []struct {
 		1d000000 | 01 | 00 | 0000 | 0000000000000000 | 00000000 | 53597d61
 		0200 | 03000000 | 8877665544332211 | 0000000400000000 # version, features, epoch, 64 MiB
 		02 2f73 | 03 622d31                                  # /s, b-1`},
+	{"hello reply with a ticket", func() []byte {
+		return frame(Header{Op: OpHello}, must(HelloReply{Version: 2, Epoch: 1, ArenaSize: 4096, ShmPath: "/s", BootID: "b", Ticket: "t1"}.AppendTo(nil)))
+	}, `
+		1e000000 | 01 | 00 | 0000 | 0000000000000000 | 00000000 | 9441b938
+		0200 | 00000000 | 0100000000000000 | 0010000000000000
+		02 2f73 | 01 62 | 02 7431                            # /s, b, t1`},
+	{"name request", func() []byte {
+		n := Name{Incarnation: 7, Shard: []byte("a/0001")}
+		return frame(Header{Op: OpName, ID: 3}, must(n.AppendTo(nil)))
+	}, `
+		0f000000 | 0f | 00 | 0000 | 0300000000000000 | 00000000 | 7bc47688
+		0700000000000000 | 06 ` + text("a/0001")},
 	{"read arena request", func() []byte {
 		return frame(Header{Op: OpReadArena, ID: 0x10002, Budget: 30 * time.Millisecond}, must(AppendReadArena(nil, []ArenaRead{{4096, 512}, {1 << 33, 65536}})))
 	}, `

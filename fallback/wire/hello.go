@@ -15,6 +15,7 @@ const (
 	FeatureDurable Features = 1 << 0
 	FeatureRDMA    Features = 1 << 1
 	FeatureFill    Features = 1 << 2 // it answers Fill
+	FeatureNames   Features = 1 << 4 // it wants a Name before the first Put of a shard on a connection
 	FeatureAwait   Features = 1 << 3 // it answers AwaitArena
 )
 
@@ -32,13 +33,18 @@ const (
 type HelloRequest struct {
 	Version uint16
 	Name    string // who calls, for logs and metrics; at most MaxName bytes
+	Token   string // a secret that says who it is; at most MaxToken bytes. Empty: none
 }
 
 // AppendTo appends h's payload to dst.
 func (h HelloRequest) AppendTo(dst []byte) ([]byte, error) {
 	dst = append(dst, Magic...)
 	dst = binary.LittleEndian.AppendUint16(dst, h.Version)
-	return appendStr(dst, "client name", h.Name, 0, MaxName)
+	dst, err := appendStr(dst, "client name", h.Name, 0, MaxName)
+	if err != nil || h.Token == "" {
+		return dst, err
+	}
+	return appendStr(dst, "token", h.Token, 1, MaxToken)
 }
 
 // ParseHelloRequest reads a Hello request. A version other than Version gives a *Error of StatusVersion, whatever follows it.
@@ -53,11 +59,19 @@ func ParseHelloRequest(p []byte) (HelloRequest, error) {
 	if h.Version != Version {
 		return h, &Error{Status: StatusVersion, Arg0: Version, Message: fmt.Sprintf("client speaks version %d", h.Version)}
 	}
-	name, err := lastStr(p[helloFixed:], "client name", 0, MaxName, ErrBadRequest)
+	name, rest, err := takeStr(p[helloFixed:], "client name", 0, MaxName, ErrBadRequest)
 	if err != nil {
 		return h, err
 	}
 	h.Name = string(name)
+	if len(rest) == 0 {
+		return h, nil
+	}
+	token, err := lastStr(rest, "token", 1, MaxToken, ErrBadRequest)
+	if err != nil {
+		return h, err
+	}
+	h.Token = string(token)
 	return h, nil
 }
 
@@ -69,6 +83,8 @@ type HelloReply struct {
 	ArenaSize uint64 // bytes; ReadArena offsets lie in [0, ArenaSize)
 	ShmPath   string // Unix socket that hands out the arena to processes of the same host; empty: none
 	BootID    string // kernel boot id of the node's host: equal ids mean the same running kernel
+	// Ticket opens the shm socket as long as the connection lives; at most MaxName bytes. Empty: none is wanted there.
+	Ticket string
 }
 
 // AppendTo appends h's payload to dst.
@@ -81,7 +97,10 @@ func (h HelloReply) AppendTo(dst []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	return appendStr(dst, "boot id", h.BootID, 0, MaxName)
+	if dst, err = appendStr(dst, "boot id", h.BootID, 0, MaxName); err != nil || h.Ticket == "" {
+		return dst, err
+	}
+	return appendStr(dst, "ticket", h.Ticket, 1, MaxName)
 }
 
 // ParseHelloReply reads a Hello reply. A version other than Version gives a *Error of StatusVersion.
@@ -102,9 +121,16 @@ func ParseHelloReply(p []byte) (HelloReply, error) {
 	if err != nil {
 		return h, err
 	}
-	boot, err := lastStr(rest, "boot id", 0, MaxName, ErrMalformed)
+	boot, rest, err := takeStr(rest, "boot id", 0, MaxName, ErrMalformed)
 	if err != nil {
 		return h, err
+	}
+	if len(rest) > 0 {
+		ticket, err := lastStr(rest, "ticket", 1, MaxName, ErrMalformed)
+		if err != nil {
+			return h, err
+		}
+		h.Ticket = string(ticket)
 	}
 	h.ShmPath, h.BootID = string(path), string(boot)
 	return h, nil

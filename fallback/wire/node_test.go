@@ -3,6 +3,7 @@ package wire
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -56,6 +57,10 @@ var testHello = HelloReply{Version: Version, Features: FeatureDurable, Epoch: 42
 func node(t testing.TB, network string, script func(*peer)) (addr string) {
 	t.Helper()
 	bind, prefix := "127.0.0.1:0", ""
+	sealed := network == "tls"
+	if sealed {
+		network = "tcp"
+	}
 	if network == "unix" {
 		bind, prefix = filepath.Join(t.TempDir(), "s"), "unix:"
 	}
@@ -71,6 +76,9 @@ func node(t testing.TB, network string, script func(*peer)) (addr string) {
 			conn, err := l.Accept()
 			if err != nil {
 				return
+			}
+			if sealed {
+				conn = tls.Server(conn, testTLS().server)
 			}
 			mu.Lock()
 			conns = append(conns, conn)

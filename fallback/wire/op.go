@@ -22,6 +22,7 @@ const (
 	OpPing        Op = 11
 	OpLease       Op = 12
 	OpFill        Op = 13
+	OpName        Op = 15
 	OpAwaitArena  Op = 14
 )
 
@@ -34,6 +35,7 @@ const (
 	MaxPutData = 4096          // data of one Put; also the greatest from+len
 	MaxOpaque  = 1 << 10       // an RDMAConnect payload, either way
 	MaxName    = 64            // a client's name, a boot id, a lease's owner
+	MaxToken   = 255
 	MaxShmPath = 200
 	MaxShard   = 139 // 128 of the stream, a slash, 10 digits
 	MaxList    = 4096
@@ -51,7 +53,7 @@ const MaxAwait = time.Minute
 func (o Op) maxRequest() int {
 	switch o {
 	case OpHello:
-		return helloFixed + 1 + MaxName
+		return helloFixed + 1 + MaxName + 1 + MaxToken
 	case OpReadArena:
 		return readArenaFixed + MaxReads*readArenaEntry
 	case OpRDMAConnect:
@@ -72,6 +74,8 @@ func (o Op) maxRequest() int {
 		return leaseFixed + 1 + MaxName + 1 + MaxShard
 	case OpFill:
 		return fillFixed + 1 + MaxShard
+	case OpName:
+		return nameFixed + 1 + MaxShard
 	case OpAwaitArena:
 		return awaitFixed + MaxAwaitWords*awaitEntry + MaxReads*readArenaEntry
 	case OpNodeStat, OpPing:
@@ -84,7 +88,7 @@ func (o Op) maxRequest() int {
 // is false for OpAppend: that one may be repeated only with an explicit offset (see the package comment).
 func (o Op) Repeatable() bool {
 	switch o {
-	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing, OpLease, OpFill, OpAwaitArena:
+	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing, OpLease, OpFill, OpName, OpAwaitArena:
 		return true
 	}
 	return false
@@ -119,6 +123,8 @@ func (o Op) String() string {
 		return "Lease"
 	case OpFill:
 		return "Fill"
+	case OpName:
+		return "Name"
 	case OpAwaitArena:
 		return "AwaitArena"
 	}

@@ -279,6 +279,13 @@ var roundTrips = map[string]func(p []byte) ([]byte, error){
 		}
 		return v.AppendTo(nil)
 	},
+	"name": func(p []byte) ([]byte, error) {
+		v, err := ParseName(p)
+		if err != nil {
+			return nil, err
+		}
+		return v.AppendTo(nil)
+	},
 	"fill reply": func(p []byte) ([]byte, error) {
 		v, err := ParseFilled(p)
 		return v.AppendTo(nil), err

@@ -119,14 +119,16 @@ func TestRealStallInsideAReply(t *testing.T) {
 
 // The node stops reading while large requests are being written: Waits end by their deadlines, their tails are the callers' again
 // (they scribble over them), and when the node goes on it gets every frame as it was started.
-func TestRealStallInsideARequest(t *testing.T) {
+func TestRealStallInsideARequest(t *testing.T) { stallInsideARequest(t, "tcp") }
+
+func stallInsideARequest(t *testing.T, network string) {
 	on := make(chan struct{})
 	type seen struct {
 		n    int
 		same bool
 	}
 	got := make(chan seen, 1000)
-	c := dial(t, node(t, "tcp", func(p *peer) {
+	c := dial(t, node(t, network, func(p *peer) {
 		<-on
 		for {
 			h, b, err := p.Next()
@@ -146,7 +148,7 @@ func TestRealStallInsideARequest(t *testing.T) {
 			}
 			p.send(AppendReply(nil, h, 0))
 		}
-	}), Options{MaxPending: 64 << 20})
+	}), Options{MaxPending: 64 << 20, Credentials: credentialsFor(network)})
 	const callers = 20 // 20 MiB: more than both ends' socket buffers take
 	var wg sync.WaitGroup
 	begun := time.Now()

@@ -26,6 +26,8 @@ const (
 	StatusInternal       Status = 17
 	StatusVersion        Status = 18 // arg0: the version that the node speaks
 	StatusLease          Status = 19 // arg0, arg1: sequence and nonce of the held ballot
+	StatusUnknownPeer    Status = 20
+	StatusForbidden      Status = 21
 )
 
 // sentinel is the error that a status stands for; nil for StatusOK and for numbers that this version does not know.
@@ -69,6 +71,10 @@ func (s Status) sentinel() error {
 		return ErrVersion
 	case StatusLease:
 		return ErrLease
+	case StatusUnknownPeer:
+		return ErrUnknownPeer
+	case StatusForbidden:
+		return ErrForbidden
 	}
 	return nil
 }
@@ -77,7 +83,7 @@ func (s Status) sentinel() error {
 var statuses = [...]Status{
 	StatusUnknownShard, StatusOutOfRetention, StatusBeyond, StatusOffset, StatusNeedPrefix, StatusIncarnation, StatusLocked,
 	StatusNoStore, StatusNoRDMA, StatusTooLarge, StatusDeadline, StatusBusy, StatusFull, StatusReadOnly, StatusClosing,
-	StatusVersion, StatusLease, StatusBadRequest, StatusInternal,
+	StatusVersion, StatusLease, StatusUnknownPeer, StatusForbidden, StatusBadRequest, StatusInternal,
 }
 
 // String is the sentinel's text, "ok", or the number of a status that this version does not know.

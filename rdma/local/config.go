@@ -17,6 +17,11 @@ type ListenConfig struct {
 	MaxConns int
 	// HandshakeTimeout is how long a consumer may take to ask. 0: 2 s.
 	HandshakeTimeout time.Duration
+	// Admit decides who gets the memory: by the user of the consumer's process, which
+	// the kernel tells (SO_PEERCRED, unix(7)), and by the ticket that it shows, nil
+	// if it shows none. Any goroutine may call it; an error denies. nil: whoever can
+	// open the socket file gets it.
+	Admit func(uid uint32, ticket []byte) error
 	// Logger gets a line for each peer that was refused. nil: none.
 	Logger *slog.Logger
 	// Word is this process's writable mapping of the memory file behind the arena, for
@@ -49,14 +54,17 @@ type Dialer struct {
 	// Timeout bounds connecting and the handshake when the context has no earlier
 	// deadline. 0: 2 s.
 	Timeout time.Duration
+	// Ticket is shown to the node, which has given it to this process elsewhere; at
+	// most MaxTicket bytes. Empty: none.
+	Ticket []byte
 	// BufferBytes bounds the memory of all batches of a Conn, idle ones included.
 	// 0: 64 MiB.
 	BufferBytes int
 }
 
 func (d Dialer) withDefaults() (Dialer, error) {
-	if d.Timeout < 0 || d.BufferBytes < 0 {
-		return d, fmt.Errorf("%w: timeout %v, %d bytes of batches", ErrConfig, d.Timeout, d.BufferBytes)
+	if d.Timeout < 0 || d.BufferBytes < 0 || len(d.Ticket) > MaxTicket {
+		return d, fmt.Errorf("%w: timeout %v, %d bytes of batches, a ticket of %d bytes", ErrConfig, d.Timeout, d.BufferBytes, len(d.Ticket))
 	}
 	if d.Timeout == 0 {
 		d.Timeout = 2 * time.Second

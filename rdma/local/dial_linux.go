@@ -35,7 +35,7 @@ func (d Dialer) Dial(ctx context.Context, path string, wantEpoch uint64) (*Conn,
 	if err != nil {
 		return nil, fmt.Errorf("memory socket %s: %w", path, err)
 	}
-	arena, behind, unmap, err := receive(ctx, sock, wantEpoch)
+	arena, behind, unmap, err := receive(ctx, sock, wantEpoch, d.Ticket)
 	if err != nil {
 		sock.Close()
 		return nil, fmt.Errorf("memory socket %s: %w", path, err)
@@ -70,9 +70,9 @@ func connect(ctx context.Context, path string) (*net.UnixConn, error) {
 }
 
 // receive does the consumer's part of the handshake and maps the file.
-func receive(ctx context.Context, sock *net.UnixConn, wantEpoch uint64) (arena, behind []byte, unmap func() error, err error) {
+func receive(ctx context.Context, sock *net.UnixConn, wantEpoch uint64, ticket []byte) (arena, behind []byte, unmap func() error, err error) {
 	stop := context.AfterFunc(ctx, func() { sock.SetDeadline(time.Unix(1, 0)) })
-	b, fds, err := exchange(sock, request{version: version, epoch: wantEpoch})
+	b, fds, err := exchange(sock, request{version: version, epoch: wantEpoch, ticket: len(ticket)}, ticket)
 	defer func() {
 		for _, fd := range fds { // a mapping needs no descriptor: mmap(2)
 			unix.Close(fd)
@@ -96,10 +96,10 @@ func receive(ctx context.Context, sock *net.UnixConn, wantEpoch uint64) (arena, 
 
 // exchange sends the request and returns the answer's bytes and descriptors; the
 // latter also with an error.
-func exchange(sock *net.UnixConn, r request) (b []byte, fds []int, err error) {
+func exchange(sock *net.UnixConn, r request, ticket []byte) (b []byte, fds []int, err error) {
 	// A server that refuses may have answered and closed before it was asked: the
 	// answer says more than the EPIPE.
-	_, sendErr := sock.Write(r.encode())
+	_, sendErr := sock.Write(append(r.encode(), ticket...))
 	b = make([]byte, answerSize)
 	oob := make([]byte, unix.CmsgSpace(4*8)) // more than one descriptor is an error, and none may leak
 	n := 0

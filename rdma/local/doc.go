@@ -5,15 +5,16 @@
 // # Handing over
 //
 // A Server listens at a Unix socket. Who can open the socket file can read the
-// arena; its mode is a setting. A consumer connects and asks, the server answers,
-// all integers little-endian:
+// arena; its mode is a setting, and a server may ask who the consumer is besides. A
+// consumer connects and asks, the server answers, all integers little-endian:
 //
-//	request, 24 B              answer, 40 B
+//	request, 24 B and ticket   answer, 40 B
 //	0  8  magic "RMATSHM\x01"  0  8  magic "RMATSHM\x01"
 //	8  4  version (1)          8  4  version (1)
-//	12 4  zero                 12 4  status: 0 ok, 1 busy, 2 other version, 3 other epoch
+//	12 4  n, 0 to 64           12 4  status: 0 ok, 1 busy, 2 other version, 3 other epoch,
+//	                                 4 denied
 //	16 8  epoch (0: any)       16 8  epoch
-//	                           24 8  arena size
+//	24 n  ticket, if n > 0     24 8  arena size
 //	                           32 8  size of the memory file, at least the arena's
 //
 // With status 0 the descriptor of the memory file comes along (SCM_RIGHTS,

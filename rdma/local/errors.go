@@ -24,6 +24,8 @@ var (
 	// ErrEpoch is returned when the node's arena is not the expected one: the node
 	// has been restarted, or another one listens at the path.
 	ErrEpoch = errors.New("another arena")
+	// ErrDenied is returned when the node does not hand its memory to this process.
+	ErrDenied = errors.New("memory is not for this process")
 	// ErrBusy is returned when the node hands its memory to as many consumers as
 	// its limit allows.
 	ErrBusy = errors.New("too many consumers of the memory socket")

@@ -20,18 +20,23 @@ const (
 	statusBusy
 	statusVersion
 	statusEpoch
+	statusDenied
 )
+
+// MaxTicket bounds the bytes of a ticket.
+const MaxTicket = 64
 
 // request is what a consumer says first.
 type request struct {
 	version uint32
 	epoch   uint64 // 0: any
+	ticket  int    // bytes of the ticket that follows, at most MaxTicket
 }
 
 func (r request) encode() []byte {
 	b := append(make([]byte, 0, requestSize), magic...)
 	b = binary.LittleEndian.AppendUint32(b, r.version)
-	b = binary.LittleEndian.AppendUint32(b, 0)
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.ticket))
 	return binary.LittleEndian.AppendUint64(b, r.epoch)
 }
 
@@ -40,7 +45,11 @@ func parseRequest(b []byte) (request, error) {
 	if len(b) != requestSize || string(b[:8]) != magic {
 		return request{}, fmt.Errorf("%w: %d bytes without our magic", ErrHandshake, len(b))
 	}
-	return request{version: binary.LittleEndian.Uint32(b[8:]), epoch: binary.LittleEndian.Uint64(b[16:])}, nil
+	ticket := binary.LittleEndian.Uint32(b[12:])
+	if ticket > MaxTicket {
+		return request{}, fmt.Errorf("%w: a ticket of %d bytes, at most %d", ErrHandshake, ticket, MaxTicket)
+	}
+	return request{version: binary.LittleEndian.Uint32(b[8:]), epoch: binary.LittleEndian.Uint64(b[16:]), ticket: int(ticket)}, nil
 }
 
 // decide is the server's answer to a request, given what it serves.
@@ -86,6 +95,8 @@ func parseAnswer(b []byte, epoch uint64) (answer, error) {
 		return a, fmt.Errorf("%w: the node speaks %d, this build %d; run the same release on both ends", ErrVersion, a.version, version)
 	case a.status == statusBusy:
 		return a, fmt.Errorf("%w: raise its limit, or share one connection within a process", ErrBusy)
+	case a.status == statusDenied:
+		return a, fmt.Errorf("%w: connect to the node over TCP, and show it who this is", ErrDenied)
 	case a.status == statusEpoch || epoch != 0 && a.epoch != epoch:
 		return a, fmt.Errorf("%w: epoch %016x, want %016x; ask the node again which is current", ErrEpoch, a.epoch, epoch)
 	case a.status != statusOK:

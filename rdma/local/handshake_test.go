@@ -26,9 +26,9 @@ func TestGoldenRequest(t *testing.T) {
 	want := unhex(t, `
 		52 4d 41 54 53 48 4d 01  # 0  magic "RMATSHM\x01"
 		01 00 00 00              # 8  version 1
-		00 00 00 00              # 12 zero
+		05 00 00 00              # 12 bytes of the ticket
 		08 07 06 05 04 03 02 01  # 16 epoch`)
-	r := request{version: 1, epoch: 0x0102030405060708}
+	r := request{version: 1, epoch: 0x0102030405060708, ticket: 5}
 	if got := r.encode(); !bytes.Equal(got, want) {
 		t.Errorf("request\n%x, want\n%x", got, want)
 	}
@@ -102,11 +102,11 @@ func TestDecide(t *testing.T) {
 		r    request
 		want status
 	}{
-		{request{version, 7}, statusOK},
-		{request{version, 0}, statusOK},
-		{request{version, 8}, statusEpoch},
-		{request{version + 1, 7}, statusVersion},
-		{request{version + 1, 8}, statusVersion},
+		{request{version: version, epoch: 7}, statusOK},
+		{request{version: version, epoch: 0}, statusOK},
+		{request{version: version, epoch: 8}, statusEpoch},
+		{request{version: version + 1, epoch: 7}, statusVersion},
+		{request{version: version + 1, epoch: 8}, statusVersion},
 	} {
 		if got := c.r.decide(serves); got.status != c.want || got.epoch != 7 || got.version != version {
 			t.Errorf("%+v: %+v, want status %d", c.r, got, c.want)
@@ -127,6 +127,23 @@ func FuzzAnswer(f *testing.F) {
 		}
 		if !bytes.Equal(a.encode(), b) {
 			t.Fatalf("%x reads as %+v", b, a)
+		}
+	})
+}
+
+func FuzzRequest(f *testing.F) {
+	f.Add(request{version: 1, epoch: 7, ticket: 26}.encode())
+	f.Add(request{version: 1, ticket: MaxTicket + 1}.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := parseRequest(b)
+		if err != nil {
+			return
+		}
+		if r.ticket < 0 || r.ticket > MaxTicket {
+			t.Fatalf("accepted %+v", r)
+		}
+		if !bytes.Equal(r.encode(), b) {
+			t.Fatalf("%x reads as %+v", b, r)
 		}
 	})
 }

@@ -237,7 +237,7 @@ func rawFile(t *testing.T, path string) int {
 		t.Fatal(err)
 	}
 	defer sock.Close()
-	_, fds, err := exchange(sock, request{version: version})
+	_, fds, err := exchange(sock, request{version: version}, nil)
 	if err != nil || len(fds) != 1 {
 		t.Fatalf("%d descriptors, %v", len(fds), err)
 	}

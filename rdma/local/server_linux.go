@@ -181,10 +181,20 @@ func (s *Server) serve(conn *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
+	ticket, err := s.ticket(conn, r.ticket)
+	if err != nil {
+		return err
+	}
 	a := r.decide(s.serves)
+	var denied error
+	if s.cfg.Admit != nil && a.status == statusOK {
+		if denied = s.admitted(conn, ticket); denied != nil {
+			a = answer{version: version, status: statusDenied, epoch: a.epoch}
+		}
+	}
 	if a.status != statusOK {
 		_, err := conn.Write(a.encode())
-		return errors.Join(fmt.Errorf("%w: status %d to version %d, epoch %016x", ErrHandshake, a.status, r.version, r.epoch), err)
+		return errors.Join(fmt.Errorf("%w: status %d to version %d, epoch %016x", ErrHandshake, a.status, r.version, r.epoch), denied, err)
 	}
 	if _, _, err := conn.WriteMsgUnix(a.encode(), unix.UnixRights(int(s.file.Fd())), nil); err != nil {
 		return fmt.Errorf("%w: answer: %w", ErrHandshake, err)
@@ -196,6 +206,35 @@ func (s *Server) serve(conn *net.UnixConn) error {
 		return fmt.Errorf("consumer: %w", err)
 	}
 	return nil
+}
+
+// ticket reads what follows a request; nil: nothing.
+func (s *Server) ticket(conn *net.UnixConn, n int) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	b := make([]byte, n)
+	if got, err := io.ReadFull(conn, b); err != nil {
+		return nil, fmt.Errorf("%w: ticket of %d bytes: %w", ErrHandshake, got, err)
+	}
+	return b, nil
+}
+
+// admitted asks whether a consumer may have the memory.
+func (s *Server) admitted(conn *net.UnixConn, ticket []byte) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var peerErr error
+	if err := raw.Control(func(fd uintptr) { peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return err
+	}
+	if peerErr != nil {
+		return fmt.Errorf("user of the consumer: %w", peerErr)
+	}
+	return s.cfg.Admit(peer.Uid, ticket)
 }
 
 // Conns returns how many consumers are connected, those in their handshake included.

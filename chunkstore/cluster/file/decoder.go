@@ -144,6 +144,19 @@ func (d *decoder) scalar(v value) (text string, ok bool) {
 	return "", false
 }
 
+// scalarOf is scalar without a mistake.
+func (d *decoder) scalarOf(v value) (text string, ok bool) {
+	if n, is := v.Node.(*ast.StringNode); is {
+		return n.GetToken().Value, true
+	}
+	return "", false
+}
+
+func isMapping(v value) bool {
+	_, ok := v.Node.(ast.MapNode)
+	return ok
+}
+
 // place is where a field stands, or else where what contains it does; nil if there
 // is nothing.
 func (d *decoder) place(field string) *token.Position {

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/rmatail/rmatail/auth"
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 )
 
@@ -24,6 +25,8 @@ const maxFile = 4 << 20
 // Cluster is what a file says.
 type Cluster struct {
 	cluster.Description
+	// Auth is what processes show each other.
+	Auth auth.Settings
 	// Settings are those that stand at a node and that only its own process needs,
 	// one for each of Nodes.
 	Settings []Node

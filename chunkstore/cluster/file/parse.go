@@ -43,7 +43,7 @@ func (d *decoder) cluster(v value, c *Cluster) {
 		{"hedge", d.duration(&c.HedgeDelay, "30ms")},
 		{"chunk_bytes", d.compiledIn(layout.ChunkSize, "bytes of a chunk")},
 		{"extent_chunks", d.compiledIn(layout.ChunksPerExtent, "chunks of an extent")},
-		{"auth", d.auth},
+		{"auth", d.auth(&c.Auth)},
 	}, "nodes", "store")
 }
 

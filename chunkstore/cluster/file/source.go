@@ -220,6 +220,9 @@ func cannotBecome(old, c *Cluster) error {
 	if old.Store != c.Store {
 		return fmt.Errorf("%w: store is node %q, dir %q and was node %q, dir %q; restart all processes to move the durable store", ErrRestart, c.Store.Node, c.Store.Dir, old.Store.Node, old.Store.Dir)
 	}
+	if old.Auth != c.Auth {
+		return fmt.Errorf("%w: auth names other files than before; their content may change at any time, which files they are only with a restart", ErrRestart)
+	}
 	return nil
 }
 

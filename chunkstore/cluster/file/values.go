@@ -141,9 +141,3 @@ func (d *decoder) compiledIn(want int64, what string) func(value) {
 		}
 	}
 }
-
-func (d *decoder) auth(v value) {
-	if s, ok := d.scalar(v); ok && s != "none" {
-		d.wrong(v, "%.80q; nodes do not authenticate anyone yet, and take whoever reaches their port: want none, and a trusted network", s)
-	}
-}

@@ -27,6 +27,8 @@ type PeerConfig struct {
 	Device   string        // RDMA device, "" the choice
 	GIDIndex int           // -1 the choice
 	Logger   *slog.Logger  // of the libraries; nil: none
+	// Credentials are what the node is shown. nil: nothing.
+	Credentials wire.Credentials
 }
 
 // Peer is what was found out about a node. Its JSON keys are an interface.
@@ -90,7 +92,7 @@ func (t *trial) say(check string, v Verdict, found string, fix ...string) *Findi
 // connect exchanges Hellos.
 func (t *trial) connect(ctx context.Context) bool {
 	begin := time.Now()
-	client, err := wire.Dial(ctx, t.Addr, wire.Options{Name: "rmatail-doctor", Timeout: peerTimeout, Logger: t.Logger})
+	client, err := wire.Dial(ctx, t.Addr, wire.Options{Name: "rmatail-doctor", Timeout: peerTimeout, Credentials: t.Credentials, Logger: t.Logger})
 	if err != nil {
 		t.say("handshake", Fail, err.Error(), dialFix(t.Addr, err)...)
 		return false
@@ -191,7 +193,7 @@ func (t *trial) tryShm(ctx context.Context) {
 		t.say("peer-shm", Warn, "the node is on this host, but offers no shared memory"+t.reason("socket_reason"), "rmatail serve --socket /run/rmatail/arena.sock ...")
 		return
 	}
-	conn, err := local.Dial(ctx, h.ShmPath, h.Epoch)
+	conn, err := local.Dialer{Ticket: []byte(h.Ticket)}.Dial(ctx, h.ShmPath, h.Epoch)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		t.say("peer-shm", Warn, fmt.Sprintf("the node is on this host, but user %d may not open its socket: %v", os.Geteuid(), err), "chgrp GROUP "+h.ShmPath+"   # a group of this user; or rmatail serve --socket PATH in a directory that both may enter")
