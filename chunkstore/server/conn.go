@@ -46,6 +46,7 @@ type conn struct {
 	}
 	pairs pairs
 	lines lines
+	names names
 
 	// write is the right to write to nc.
 	write struct {
