@@ -127,8 +127,7 @@ int rm_qp_query(void *qp, struct rm_qp_attr *out);
 
 // What a call of the fast path gets of the objects that it is about: their address
 // as a number. Of an argument that is a pointer to anything, cgo has the runtime
-// find out in each call whether it points into Go's memory (cgocheck), which takes
-// as long as the call.
+// find out in each call whether it points into Go's memory (cgocheck).
 typedef uintptr_t rm_ref;
 
 // Posts n reads (n <= 256) as one list, then polls the CQ until something was
