@@ -4,13 +4,15 @@
 package producer
 
 import (
+	"math"
 	"testing"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
 )
 
 // In the steady state a put to one local and two remote replicas allocates
-// nothing, and a publication next to nothing.
+// nothing, and a publication nothing but what the remote nodes of this test take
+// for its shard's name. Of pools that a collection has emptied there is a little.
 func TestRealReplicasHardlyAllocate(t *testing.T) {
 	c, d := socketSite(t), newDeltas(16)
 	put := func() {
@@ -22,10 +24,6 @@ func TestRealReplicasHardlyAllocate(t *testing.T) {
 			}
 		}
 	}
-	for range 200 {
-		put()
-	}
-	puts := testing.AllocsPerRun(200, put)
 	length := uint64(0)
 	publish := func() {
 		length++
@@ -33,12 +31,22 @@ func TestRealReplicasHardlyAllocate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 200 {
-		publish()
-	}
-	publishes := testing.AllocsPerRun(200, publish)
+	puts, publishes := least(put), least(publish)
 	t.Logf("report: replicas: %.1f allocations for 16 puts to 1 local and 2 remote nodes, %.1f for a publication (the nodes' own included)", puts, publishes)
-	if puts > 16*2*2 || publishes > 20 {
+	if puts >= 1 || publishes >= 2*2+1 {
 		t.Errorf("%v allocations for 16 puts, %v for a publication", puts, publishes)
 	}
+}
+
+// least is what f allocates when no replica is late: one that is, on a busy host,
+// has more rounds than usual on their way, which are made then.
+func least(f func()) float64 {
+	least := math.Inf(1)
+	for range 5 {
+		for range 200 {
+			f()
+		}
+		least = min(least, testing.AllocsPerRun(200, f))
+	}
+	return least
 }

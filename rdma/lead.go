@@ -113,8 +113,8 @@ func (e *engine) armAndPoll() (int, error) {
 func (e *engine) dispatch(n int, g goal, s *slot) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, wc := range e.wcs[:n] {
-		e.settleLocked(wc)
+	for i := range e.wcs[:n] {
+		e.settleLocked(&e.wcs[i])
 	}
 	e.grantLocked()
 	return e.reached(g, s)

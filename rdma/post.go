@@ -172,8 +172,8 @@ func (e *engine) launched(s *slot, n int, counts ibverbs.Counts, err error) erro
 		close(e.mu.idle)
 		e.mu.idle = nil
 	}
-	for _, wc := range e.wcs[:counts.Polled] {
-		e.settleLocked(wc)
+	for i := range e.wcs[:counts.Polled] {
+		e.settleLocked(&e.wcs[i])
 	}
 	if counts.Polled > 0 {
 		e.mu.stats.Spun++
@@ -199,7 +199,9 @@ func (e *engine) launched(s *slot, n int, counts ibverbs.Counts, err error) erro
 		e.failLocked(fmt.Errorf("%w: %w", ErrDevice, err))
 		err = e.mu.err
 	}
-	e.grantLocked()
+	if e.mu.waiting.head != nil {
+		e.grantLocked()
+	}
 	s.over, s.outcome = s.state == settled, s.err
 	return err
 }

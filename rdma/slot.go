@@ -147,7 +147,7 @@ func (e *engine) freeIfUnused() {
 }
 
 // settleLocked takes one completion.
-func (e *engine) settleLocked(wc ibverbs.WC) {
+func (e *engine) settleLocked(wc *ibverbs.WC) {
 	num, gen, index := splitID(wc.ID)
 	if int(num) >= len(e.mu.slots) {
 		e.mu.stats.Strays++

@@ -2,7 +2,9 @@ package reader
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"testing"
 	"time"
@@ -101,6 +103,58 @@ func TestRealTailAllocates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRealBacklogAllocates nothing for a chunk, whether it is lent or written.
+func TestRealBacklogAllocates(t *testing.T) {
+	const backlog = 8 << 20
+	c, w := shmCluster(t, 64<<20)
+	for w.pos < backlog {
+		w.append(64 << 10)
+	}
+	w.publish(0)
+	ctx := t.Context()
+	r, err := c.Reader(ctx, "fabric/3", Earliest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var sink untilEnough
+	for what, read := range map[string]func(){
+		"Next": func() {
+			for r.Position() < backlog {
+				if b, err := r.Next(ctx); err != nil || b.Source != FromSHM {
+					t.Fatal(b.Source, err)
+				}
+			}
+		},
+		"WriteTo": func() {
+			sink.left = backlog
+			if n, err := r.WriteTo(&sink); n != backlog || err != errSated {
+				t.Fatal(n, err)
+			}
+		},
+	} {
+		least := math.Inf(1) // the poller and the runtime take some now and then
+		for range 3 {
+			least = min(least, testing.AllocsPerRun(10, func() { r.start(0, backlog); read() }))
+		}
+		if least > 2 { // of going back
+			t.Errorf("%s: %v allocations for %d chunks", what, least, backlog/layout.ChunkSize)
+		}
+	}
+}
+
+var errSated = errors.New("sated")
+
+// untilEnough takes some bytes, and ends with them.
+type untilEnough struct{ left int }
+
+func (u *untilEnough) Write(p []byte) (int, error) {
+	if u.left -= len(p); u.left <= 0 {
+		return len(p), errSated
+	}
+	return len(p), nil
 }
 
 // BenchmarkBacklog reads a backlog of verified chunks over shared memory.

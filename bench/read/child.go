@@ -93,6 +93,8 @@ func (c *child) listen() {
 
 func (c *child) cpu() cpuClock { return cpuOf(c.cmd.Process.Pid) }
 
+func (c *child) wakes() int { return wakesOf(c.cmd.Process.Pid) }
+
 // line waits for the child's next line of output.
 func (c *child) line(ctx context.Context, patience time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)

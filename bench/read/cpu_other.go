@@ -8,3 +8,5 @@ import "time"
 func ownCPU() time.Duration { return 0 }
 
 func cpuOf(int) cpuClock { return func() (time.Duration, bool) { return 0, false } }
+
+func wakesOf(int) int { return -1 }

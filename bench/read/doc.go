@@ -66,8 +66,12 @@
 //	    client_cpu_usec_per_mb, server_cpu_usec_per_mb
 //	  ours_spread, floor_spread  least and most of t_typical_usec or msg_rate_mpps
 //	  ratio                      median, least and most of ours by floor
-//	one_sided                    the node's processor time while reads of 4 KiB go on, and while none do, windows in turn
-//	  transport, reads (of the window with the fewest), seconds, busy_usec and idle_usec (median, least, most of a window)
+//	one_sided                    the node while reads of 4 KiB go on, and while none do, windows of the same length in turn
+//	  transport, reads (of the window with the fewest), seconds
+//	  busy_usec, idle_usec       its processor time, that of all its threads as the scheduler counts it (median, least, most of a window)
+//	  ratio                      busy by idle
+//	  excess_nsec_per_read       busy less idle
+//	  busy_wakes, idle_wakes     how often its threads were woken
 //	peers                        each comparison, its figures medians of the rounds'
 //	  peer, connections, depth (reads of a batch), ours, theirs (figures)
 //	  rate_ratio, p99_ratio, server_cpu_ratio

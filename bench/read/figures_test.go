@@ -5,6 +5,7 @@ import (
 	"math"
 	"reflect"
 	"testing"
+	"time"
 )
 
 func TestSpread(t *testing.T) {
@@ -177,7 +178,7 @@ func TestClaimsHoldAtTheirBounds(t *testing.T) {
 			rows = append(rows, r)
 		}
 		rounds := [][]Row{rows, rows, rows, rows, rows}
-		return &Result{Rounds: rounds, Rows: summaries(rounds), OneSided: []OneSided{{Transport: SHM, Ratio: Spread{idle, idle, idle}}}}
+		return &Result{Rounds: rounds, Rows: summaries(rounds), OneSided: []OneSided{{Transport: SHM, Busy: Spread{Median: idle, Most: 2}, Idle: Spread{Median: 0.5, Most: 1}}}}
 	}
 	few := result(func(i int) float64 { return bounds[i].bound }, 1, 0.001)
 	good, bad := claims(few), claims(result(func(i int) float64 { return bounds[i].worse }, 1.01, 1))
@@ -192,5 +193,26 @@ func TestClaimsHoldAtTheirBounds(t *testing.T) {
 	few.Rounds = few.Rounds[:claimedFrom-1]
 	if claims(few) != nil {
 		t.Error("something is claimed of few rounds")
+	}
+}
+
+// TestOneSided: idle windows count for as long as those with reads took.
+func TestOneSided(t *testing.T) {
+	var o OneSided
+	ms := time.Millisecond
+	o.from([]pair{
+		{busy: window{reads: 1000, took: 2 * time.Second, cpu: 6 * ms, wakes: 8}, idle: window{took: time.Second, cpu: 2 * ms, wakes: 2}},
+		{busy: window{reads: 500, took: time.Second, cpu: 2 * ms, wakes: 1}, idle: window{took: time.Second, cpu: 5 * ms, wakes: 3}},
+		{busy: window{reads: 2000, took: 4 * time.Second, cpu: 8 * ms, wakes: 5}, idle: window{took: 4 * time.Second, cpu: 8 * ms, wakes: 5}},
+	})
+	want := OneSided{Reads: 500, Seconds: 2, Busy: Spread{6000, 2000, 8000}, Idle: Spread{5000, 4000, 8000}, Ratio: Spread{1, 0.4, 1.5},
+		Excess: Spread{0, -6000, 2000}, BusyWakes: &Spread{5, 1, 8}, IdleWakes: &Spread{4, 3, 5}}
+	if !reflect.DeepEqual(o, want) || !o.noBusier() {
+		t.Errorf("%+v %v %v, want %+v", o, o.BusyWakes, o.IdleWakes, want)
+	}
+	busier := OneSided{}
+	busier.from([]pair{{busy: window{reads: 1, took: ms, cpu: 2, wakes: -1}, idle: window{took: ms, cpu: 1}}})
+	if busier.noBusier() || busier.BusyWakes != nil {
+		t.Errorf("%+v", busier)
 	}
 }

@@ -77,6 +77,7 @@ func (c cell) timing() timing {
 func (m *meter) run(ctx context.Context, s stepper, d time.Duration) error {
 	var last, block, paused, asked time.Duration // since begin
 	begin := time.Now()
+	deadline := begin.Add(patience) // at most askEvery older than a step
 	blockReads, stride := 0, 1
 	away := func(since time.Duration) {
 		pause := time.Since(begin) - since
@@ -85,7 +86,7 @@ func (m *meter) run(ctx context.Context, s stepper, d time.Duration) error {
 	for {
 		got := 0
 		for range stride {
-			n, err := s.step(begin.Add(last + patience))
+			n, err := s.step(deadline)
 			if err != nil {
 				return err
 			}
@@ -115,7 +116,7 @@ func (m *meter) run(ctx context.Context, s stepper, d time.Duration) error {
 			return ctx.Err()
 		}
 		if now-asked >= askEvery {
-			asked = now
+			asked, deadline = now, begin.Add(now+patience)
 			if err := ctx.Err(); err != nil {
 				return err
 			}

@@ -6,16 +6,22 @@ import (
 	"time"
 )
 
-// OneSided is the node's processor time while reads go on that it should not
-// notice, and while none do.
+// OneSided is what the node does while reads go on that it should not notice, and
+// while none do.
 type OneSided struct {
 	Transport Transport `json:"transport"`
 	Reads     int       `json:"reads"` // of the window with the fewest
 	Seconds   float64   `json:"seconds"`
 	Busy      Spread    `json:"busy_usec"`
 	Idle      Spread    `json:"idle_usec"`
-	// Ratio is busy by idle, window by window.
-	Ratio Spread `json:"ratio"`
+	// Ratio is busy by idle, and Excess busy less idle for each read, window by
+	// window.
+	Ratio  Spread `json:"ratio"`
+	Excess Spread `json:"excess_nsec_per_read"`
+	// BusyWakes and IdleWakes say how often the node's threads were woken: a
+	// process that serves a read must be. Nil where that is not known.
+	BusyWakes *Spread `json:"busy_wakes,omitempty"`
+	IdleWakes *Spread `json:"idle_wakes,omitempty"`
 }
 
 // oneSided measures the transports that are, in as many windows as rounds.
@@ -36,6 +42,31 @@ func (s *session) oneSided(ctx context.Context) (all []OneSided, err error) {
 	return all, nil
 }
 
+// window is what the node did in a part of the measurement.
+type window struct {
+	reads int
+	took  time.Duration
+	cpu   time.Duration
+	wakes int // -1: not known
+}
+
+// during measures the node while do runs, which returns the reads that it made.
+func (s *session) during(do func() (reads int, err error)) (w window, err error) {
+	clock := s.n.cpu()
+	cpu, _ := clock()
+	wakes, began := s.n.wakes(), time.Now()
+	if w.reads, err = do(); err != nil {
+		return w, err
+	}
+	w.took = time.Since(began)
+	after, _ := clock()
+	w.cpu = after - cpu
+	if w.wakes = s.n.wakes(); w.wakes >= 0 {
+		w.wakes -= wakes
+	}
+	return w, nil
+}
+
 // windows takes turns of reading and not reading, equally long. The first turn of
 // a pair alternates.
 func (s *session) windows(ctx context.Context, t Transport) (one OneSided, err error) {
@@ -45,38 +76,79 @@ func (s *session) windows(ctx context.Context, t Transport) (one OneSided, err e
 		return one, err
 	}
 	defer lane.release()
-	clock := s.n.cpu()
-	if _, known := clock(); !known {
+	if _, known := s.n.cpu()(); !known {
 		return one, nil
 	}
-	var busy, idle, ratios, seconds []float64
 	length := s.c.OneSidedFor
-	for range s.c.Rounds {
-		before, _ := clock()
-		began, reads := time.Now(), 0
-		for reads < s.c.OneSided || time.Since(began) < s.c.OneSidedFor {
-			n, err := lane.step(time.Now().Add(patience))
-			if err == nil {
-				err = ctx.Err()
+	busy := func() (window, error) {
+		return s.during(func() (reads int, err error) {
+			for began := time.Now(); reads < s.c.OneSided || time.Since(began) < s.c.OneSidedFor; {
+				n, err := lane.step(time.Now().Add(patience))
+				if err == nil {
+					err = ctx.Err()
+				}
+				if err != nil {
+					return reads, err
+				}
+				reads += n
 			}
-			if err != nil {
+			return reads, nil
+		})
+	}
+	idle := func() (window, error) {
+		return s.during(func() (int, error) { return 0, pause(ctx, length) })
+	}
+	var pairs []pair
+	for round := range s.c.Rounds {
+		var p pair
+		if round%2 == 1 {
+			if p.idle, err = idle(); err != nil {
 				return one, err
 			}
-			reads += n
 		}
-		length = time.Since(began)
-		between, _ := clock()
-		if err := pause(ctx, length); err != nil {
+		if p.busy, err = busy(); err != nil {
 			return one, err
 		}
-		after, _ := clock()
-		if one.Reads == 0 || reads < one.Reads {
-			one.Reads = reads
+		length = p.busy.took
+		if round%2 == 0 {
+			if p.idle, err = idle(); err != nil {
+				return one, err
+			}
 		}
-		seconds = append(seconds, length.Seconds())
-		busy, idle = append(busy, micros(between-before)), append(idle, micros(after-between))
-		ratios = append(ratios, micros(between-before)/max(micros(after-between), 1))
+		pairs = append(pairs, p)
 	}
-	one.Seconds, one.Busy, one.Idle, one.Ratio = spread(seconds).Median, spread(busy), spread(idle), spread(ratios)
+	one.from(pairs)
 	return one, nil
 }
+
+// pair is a window with reads, and one without beside it.
+type pair struct{ busy, idle window }
+
+// from fills the figures. What an idle window had counts for as long as the busy
+// one beside it took: reads go on until there are enough, and may take a little
+// longer or shorter than those before.
+func (o *OneSided) from(pairs []pair) {
+	var busy, idle, ratios, excess, seconds, busyWakes, idleWakes []float64
+	for _, p := range pairs {
+		scale := p.busy.took.Seconds() / max(p.idle.took.Seconds(), 1e-9)
+		b, i := micros(p.busy.cpu), micros(p.idle.cpu)*scale
+		busy, idle, seconds = append(busy, b), append(idle, i), append(seconds, p.busy.took.Seconds())
+		ratios, excess = append(ratios, b/max(i, 1)), append(excess, (b-i)*1e3/float64(max(p.busy.reads, 1)))
+		if o.Reads == 0 || p.busy.reads < o.Reads {
+			o.Reads = p.busy.reads
+		}
+		if p.busy.wakes >= 0 && p.idle.wakes >= 0 {
+			busyWakes, idleWakes = append(busyWakes, float64(p.busy.wakes)), append(idleWakes, float64(p.idle.wakes)*scale)
+		}
+	}
+	o.Seconds, o.Busy, o.Idle, o.Ratio, o.Excess = spread(seconds).Median, spread(busy), spread(idle), spread(ratios), spread(excess)
+	if len(pairs) > 0 && len(busyWakes) == len(pairs) {
+		o.BusyWakes, o.IdleWakes = new(spread(busyWakes)), new(spread(idleWakes))
+	}
+}
+
+// noBusier says that the node did no more while it was read than it does idle: the
+// usual window with reads is not above all of those without. Of two quantities
+// that are the same the median of one is below the other's as often as above, and
+// a process that is idle is not so evenly.
+func (o *OneSided) noBusier() bool { return o.Busy.Median <= o.Idle.Most }

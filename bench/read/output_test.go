@@ -24,7 +24,7 @@ func sample() *Result {
 	rows := []Row{row(cell{RDMA, Raw, Latency, 1}, 1), row(cell{RDMA, Raw, Rate, 64}, 1), row(cell{SHM, Backlog, Rate, 0}, 0)}
 	rounds := [][]Row{rows, rows, rows, rows, rows}
 	r := &Result{Command: "rmatail bench read", Environment: bench.ThisEnvironment(), Device: &Device{Device: "rxe0", GIDType: "RoCE v2", MTU: 4096, ReadsInFlight: 16},
-		Rounds: rounds, Rows: summaries(rounds), OneSided: []OneSided{{Transport: SHM, Reads: 300_000, Ratio: Spread{1, 1, 1}}}}
+		Rounds: rounds, Rows: summaries(rounds), OneSided: []OneSided{{Transport: SHM, Reads: 300_000, Ratio: Spread{1, 1, 1}, BusyWakes: &Spread{}, IdleWakes: &Spread{}}}}
 	r.Claims = claims(r)
 	return r
 }

@@ -22,12 +22,12 @@ func (r Row) name() string {
 // Write prints the tables, with perftest's column names.
 func (r *Result) Write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "latency, one read under way\t#bytes\t#iterations\tt_min[usec]\tt_max[usec]\tt_typical[usec]\tt_avg[usec]\tt_stdev[usec]\t90% percentile[usec]\t99% percentile[usec]\t99.9% percentile[usec]\tfloor t_typical[usec]\tratio\tleast\tmost\t")
+	fmt.Fprintln(w, "latency, one read under way\t#bytes\t#iterations\tt_min[usec]\tt_max[usec]\tt_typical[usec]\tt_avg[usec]\tt_stdev[usec]\t90% percentile[usec]\t99% percentile[usec]\t99.9% percentile[usec]\tfloor t_typical[usec]\tratio\tleast\tmost\tclient CPU[usec/read]\tserver CPU[usec/read]\tallocations/read\t")
 	for _, row := range r.Rows {
 		if row.Mode == Latency {
 			o := row.Ours
-			fmt.Fprintf(w, "%s %s\t%d\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%s\n", row.Transport, row.Kind, row.Bytes, o.Reads,
-				o.TMin, o.TMax, o.TTypical, o.TAvg, o.TStdev, o.P90, o.P99, o.P999, row.compared())
+			fmt.Fprintf(w, "%s %s\t%d\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%s%.3f\t%s\t%s\t\n", row.Transport, row.Kind, row.Bytes, o.Reads,
+				o.TMin, o.TMax, o.TTypical, o.TAvg, o.TStdev, o.P90, o.P99, o.P999, row.compared(), o.ClientCPU, optional("%.3f", o.ServerCPU), optional("%.2f", o.Allocs))
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -47,10 +47,11 @@ func (r *Result) Write(out io.Writer) error {
 	}
 	if len(r.OneSided) > 0 {
 		fmt.Fprintln(w)
-		fmt.Fprintln(w, "node's processor time\t#iterations\tseconds\twhile read[usec]\tleast\tmost\tidle[usec]\tleast\tmost\tratio\t")
+		fmt.Fprintln(w, "node's processor time\t#iterations\tseconds\twhile read[usec]\tleast\tmost\tidle[usec]\tleast\tmost\tratio\texcess[nsec/read]\twakes\tidle wakes\t")
 		for _, o := range r.OneSided {
-			fmt.Fprintf(w, "%s raw\t%d\t%.1f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.2f\t\n", o.Transport, o.Reads, o.Seconds,
-				o.Busy.Median, o.Busy.Least, o.Busy.Most, o.Idle.Median, o.Idle.Least, o.Idle.Most, o.Ratio.Median)
+			fmt.Fprintf(w, "%s raw\t%d\t%.1f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%s\t%s\t\n", o.Transport, o.Reads, o.Seconds,
+				o.Busy.Median, o.Busy.Least, o.Busy.Most, o.Idle.Median, o.Idle.Least, o.Idle.Most, o.Ratio.Median, o.Excess.Median,
+				median(o.BusyWakes), median(o.IdleWakes))
 		}
 		if err := w.Flush(); err != nil {
 			return err
@@ -82,6 +83,14 @@ func optional(format string, v *float64) string {
 		return "-"
 	}
 	return fmt.Sprintf(format, *v)
+}
+
+// median of a spread that may be absent.
+func median(s *Spread) string {
+	if s == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", s.Median)
 }
 
 // foot prints the claims and where all this was measured.

@@ -19,6 +19,9 @@ import (
 	"unsafe"
 )
 
+// ref is an object of C's as the calls of the fast path want it.
+func ref(p unsafe.Pointer) C.rm_ref { return C.rm_ref(uintptr(p)) }
+
 // Channel is a completion channel: armed CQs put one event each on it.
 type Channel struct {
 	ctx *Context
@@ -128,7 +131,7 @@ func (cq *CQ) Poll(wcs []WC, spin time.Duration) (int, error) {
 	if len(wcs) == 0 {
 		return 0, nil
 	}
-	n := C.rm_poll(cq.ptr, (*C.struct_rm_wc)(unsafe.Pointer(&wcs[0])), C.int(len(wcs)), C.int64_t(spin))
+	n := C.rm_poll(ref(cq.ptr), (*C.struct_rm_wc)(unsafe.Pointer(&wcs[0])), C.int(len(wcs)), C.int64_t(spin))
 	if n < 0 {
 		return 0, cq.err("ibv_poll_cq", syscall.Errno(-n))
 	}
@@ -144,7 +147,7 @@ func (cq *CQ) ArmPoll(wcs []WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, cq.Arm()
 	}
-	n := C.rm_arm_poll(cq.ptr, (*C.struct_rm_wc)(unsafe.Pointer(&wcs[0])), C.int(len(wcs)))
+	n := C.rm_arm_poll(ref(cq.ptr), (*C.struct_rm_wc)(unsafe.Pointer(&wcs[0])), C.int(len(wcs)))
 	if n < 0 {
 		return 0, cq.err("ibv_req_notify_cq or ibv_poll_cq", syscall.Errno(-n))
 	}

@@ -122,28 +122,28 @@ static int spin_poll(struct ibv_cq *cq, struct rm_wc *out, int cap, int64_t spin
 	}
 }
 
-int rm_poll(void *cq, struct rm_wc *out, int cap, int64_t spin_ns)
+int rm_poll(rm_ref cq, struct rm_wc *out, int cap, int64_t spin_ns)
 {
 	errno = 0; // some providers fail without setting it
-	return spin_poll(cq, out, cap, spin_ns);
+	return spin_poll((struct ibv_cq *)cq, out, cap, spin_ns);
 }
 
-int rm_arm_poll(void *cq, struct rm_wc *out, int cap)
+int rm_arm_poll(rm_ref cq, struct rm_wc *out, int cap)
 {
-	int err = rm_arm(cq);
+	int err = rm_arm((void *)cq);
 	return err ? -err : rm_poll(cq, out, cap, 0);
 }
 
-void rm_post_poll(void *qp, const struct rm_read *reads, int n, void *mr, uint32_t rkey,
-                  void *cq, struct rm_wc *out, int cap, int64_t spin_ns, struct rm_counts *c)
+void rm_post_poll(rm_ref qp, const struct rm_read *reads, int n, rm_ref mr, uint32_t rkey,
+                  rm_ref cq, struct rm_wc *out, int cap, int64_t spin_ns, struct rm_counts *c)
 {
 	int got = 0;
 
 	errno = 0; // some providers fail without setting it
 	c->polled = c->poll_err = 0;
-	c->post_err = post(qp, reads, n, mr, rkey, &c->posted);
+	c->post_err = post((struct ibv_qp *)qp, reads, n, (const struct ibv_mr *)mr, rkey, &c->posted);
 	if (spin_ns >= 0)
-		got = spin_poll(cq, out, cap, c->post_err ? 0 : spin_ns);
+		got = spin_poll((struct ibv_cq *)cq, out, cap, c->post_err ? 0 : spin_ns);
 	if (got < 0)
 		c->poll_err = -got;
 	else

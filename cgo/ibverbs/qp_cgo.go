@@ -181,8 +181,8 @@ func (qp *QP) PostPoll(reads []Read, mr *MR, rkey uint32, cq *CQ, wcs []WC, spin
 		spin = -1
 	}
 	var c C.struct_rm_counts
-	C.rm_post_poll(qp.ptr, (*C.struct_rm_read)(unsafe.Pointer(&reads[0])), C.int(len(reads)), mr.ptr, C.uint32_t(rkey),
-		cq.ptr, out, C.int(len(wcs)), C.int64_t(spin), &c)
+	C.rm_post_poll(ref(qp.ptr), (*C.struct_rm_read)(unsafe.Pointer(&reads[0])), C.int(len(reads)), ref(mr.ptr), C.uint32_t(rkey),
+		ref(cq.ptr), out, C.int(len(wcs)), C.int64_t(spin), &c)
 	counts := Counts{Posted: int(c.posted), Polled: int(c.polled)}
 	if c.post_err != 0 {
 		return counts, postError(qp, syscall.Errno(c.post_err))

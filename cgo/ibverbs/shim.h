@@ -125,14 +125,19 @@ int rm_qp_rts(void *qp, const struct rm_rts *a);
 int rm_qp_err(void *qp);
 int rm_qp_query(void *qp, struct rm_qp_attr *out);
 
+// What a call of the fast path gets of the objects that it is about: their address
+// as a number. Of an argument that is a pointer to anything, cgo has the runtime
+// find out in each call whether it points into Go's memory (cgocheck).
+typedef uintptr_t rm_ref;
+
 // Posts n reads (n <= 256) as one list, then polls the CQ until something was
 // there, cap completions are taken, or spin_ns have passed (0: one poll; < 0:
 // none). A poll happens even when posting failed.
-void rm_post_poll(void *qp, const struct rm_read *reads, int n, void *mr, uint32_t rkey,
-                  void *cq, struct rm_wc *out, int cap, int64_t spin_ns, struct rm_counts *counts);
+void rm_post_poll(rm_ref qp, const struct rm_read *reads, int n, rm_ref mr, uint32_t rkey,
+                  rm_ref cq, struct rm_wc *out, int cap, int64_t spin_ns, struct rm_counts *counts);
 // Polls as rm_post_poll does. Number taken, or a negative errno.
-int rm_poll(void *cq, struct rm_wc *out, int cap, int64_t spin_ns);
+int rm_poll(rm_ref cq, struct rm_wc *out, int cap, int64_t spin_ns);
 // Arms the CQ, then polls once: what arrived before the arming makes no event.
-int rm_arm_poll(void *cq, struct rm_wc *out, int cap);
+int rm_arm_poll(rm_ref cq, struct rm_wc *out, int cap);
 
 #endif

@@ -53,6 +53,7 @@ type conn struct {
 	}
 	pairs pairs
 	lines lines
+	names names
 	// known ends its being a stranger: with its Hello, or its end.
 	known  func()
 	client *tally // nil before the Hello

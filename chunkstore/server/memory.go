@@ -110,7 +110,7 @@ func (c *conn) publish(p []byte) error {
 	if err != nil {
 		return err
 	}
-	shard, err := parseShard(req.Shard)
+	shard, err := c.names.shard(req.Shard)
 	if err != nil {
 		return err
 	}
