@@ -13,9 +13,20 @@ const aheadMost = 7
 
 // read fetches what is published at the position from one replica: a relaxed read.
 func (r *Reader) read(a action, pub published, now time.Time) {
+	if !r.depart(a, pub, now) {
+		return
+	}
+	if !r.cur.alone {
+		r.lookAhead(now)
+	}
+	r.arrive()
+}
+
+// depart begins a relaxed read, which is the current flight then.
+func (r *Reader) depart(a action, pub published, now time.Time) bool {
 	i := r.here.pick(a.whom, a.path, -1, &r.late, now, int(a.to-a.from), rand.Uint64())
 	if i < 0 {
-		return
+		return false
 	}
 	if r.flying > 0 && r.ahead[0].from > a.from { // what comes after it is on its way already
 		a.to = min(a.to, r.ahead[0].from)
@@ -28,12 +39,9 @@ func (r *Reader) read(a action, pub published, now time.Time) {
 	}
 	if err := r.launch(r.cur, o, now); err != nil {
 		r.failed(r.cur, err)
-		return
+		return false
 	}
-	if !o.alone {
-		r.lookAhead(now)
-	}
-	r.arrive()
+	return true
 }
 
 // order plans a flight to a replica of h's extent: as far as its node holds what
@@ -252,7 +260,7 @@ func (r *Reader) missed(f *flight, why reason) {
 	if r.noted(f, why) {
 		return
 	}
-	v, _ := r.look(time.Now())
+	v, _ := r.look(r.c.now())
 	r.tail.failed(v, why)
 }
 
@@ -262,7 +270,7 @@ func (r *Reader) noted(f *flight, why reason) (expected bool) {
 	r.places.forget(f.via.epoch)
 	lacks := why == reasonHole || why == reasonShort
 	if lacks && len(r.here.ro.peers) > 1 {
-		r.late.lacked(f.via.peer, time.Now())
+		r.late.lacked(f.via.peer, r.c.now())
 	}
 	if lacks && f.partial {
 		r.c.count.partialMisses.Add(1)
@@ -280,7 +288,7 @@ func (r *Reader) failed(f *flight, err error) {
 	r.c.cfg.Logger.Debug("memory read failed", "shard", r.f.key.name, "transport", f.via.source.String(), "err", err)
 	r.c.hangar.put(f)
 	r.cur = nil
-	v, _ := r.look(time.Now())
+	v, _ := r.look(r.c.now())
 	r.tail.failed(v, why)
 }
 
@@ -295,7 +303,7 @@ func (c *Cluster) failed(f *flight, err error) reason {
 		c.count.retry(reasonBudget)
 		return reasonBudget
 	}
-	why := f.via.failed(time.Now(), err)
+	why := f.via.failed(c.now(), err)
 	c.count.failed(f.via.source, why)
 	return why
 }

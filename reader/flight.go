@@ -200,7 +200,7 @@ func (f *flight) room(n int) error {
 }
 
 func (f *flight) post() error {
-	f.posted = time.Now()
+	f.posted = f.via.now()
 	f.deadline = f.posted.Add(f.timeout)
 	if s, ok := f.b.(spinner); ok && f.alone {
 		return s.PostSpin(f.deadline)
@@ -285,7 +285,7 @@ func (f *flight) settled(since time.Time) error {
 // never waited for, and looking at the clock costs as much as some of them.
 func (f *flight) timed(size int, since time.Time) {
 	if f.via.source != FromSHM {
-		f.via.took(time.Now(), size, f.posted, latest(since, f.posted))
+		f.via.took(f.via.now(), size, f.posted, latest(since, f.posted))
 	}
 }
 

@@ -29,6 +29,8 @@ type path struct {
 	// the monotonic clock: the wall clock may be set back.
 	restUntil atomic.Pointer[time.Time]
 	failures  atomic.Int32
+	// clock is what times its reads; nil: time.Now.
+	clock func() time.Time
 	// born is the origin of the latencies' clock.
 	born  time.Time
 	small latency // of reads that are answered in few packets
@@ -57,6 +59,13 @@ func newPath(m memory, from Source, epoch uint64, timeout time.Duration) (*path,
 		return nil, fmt.Errorf("%w: epoch %x in memory, %x in the handshake: the node restarted meanwhile", layout.ErrForeign, h.Epoch, epoch)
 	}
 	return &path{memory: m, source: from, epoch: epoch, geometry: h.Geometry, born: time.Now()}, nil
+}
+
+func (p *path) now() time.Time {
+	if p.clock != nil {
+		return p.clock()
+	}
+	return time.Now()
 }
 
 // latencyOf returns the average that reads of so many bytes belong to.

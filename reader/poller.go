@@ -62,12 +62,18 @@ func (p *poller) run() {
 			timer.Reset(p.pause())
 			continue
 		}
-		if p.poll(time.Now()) {
-			p.interval = p.c.cfg.PollMin
-		} else {
-			p.interval = min(p.interval*5/4+time.Microsecond, p.c.cfg.PollMax)
-		}
+		p.adapt(p.poll(time.Now()))
 		timer.Reset(p.pause())
+	}
+}
+
+// adapt chooses the interval behind a poll: the shortest while shards move, longer and
+// longer when none does.
+func (p *poller) adapt(moved bool) {
+	if moved {
+		p.interval = p.c.cfg.PollMin
+	} else {
+		p.interval = min(p.interval*5/4+time.Microsecond, p.c.cfg.PollMax)
 	}
 }
 
@@ -85,12 +91,23 @@ func (p *poller) pause() time.Duration {
 
 // poll reads every page once. It reports whether any shard has moved.
 func (p *poller) poll(now time.Time) (moved bool) {
+	pages := p.begin(now)
+	for p.assign(now) {
+		for _, v := range p.round {
+			v.start()
+		}
+		p.collect()
+		p.sift()
+	}
+	p.end(pages)
+	return p.moved
+}
+
+// begin begins a poll of all pages, which it returns.
+func (p *poller) begin(now time.Time) []*page {
 	p.moved = false
 	p.attend(p.c.roster.Load())
 	pages := *p.c.pages.Load()
-	if len(pages) == 0 {
-		return false
-	}
 	p.todo = p.todo[:0]
 	for _, g := range pages {
 		g.settle(p.ro)
@@ -98,13 +115,16 @@ func (p *poller) poll(now time.Time) (moved bool) {
 			p.todo = append(p.todo, g)
 		}
 	}
-	for p.assign(now) {
-		for _, v := range p.round {
-			v.start()
-		}
-		p.collect()
-		p.todo = slices.DeleteFunc(p.todo, func(g *page) bool { return g.good || !g.late.IsZero() })
-	}
+	return pages
+}
+
+// sift keeps the pages of which another replica is to be asked in this poll.
+func (p *poller) sift() {
+	p.todo = slices.DeleteFunc(p.todo, func(g *page) bool { return g.good || !g.late.IsZero() })
+}
+
+// end ends a poll: what nobody has answered for is silent.
+func (p *poller) end(pages []*page) {
 	for _, g := range pages {
 		switch {
 		case len(*g.shards.Load()) == 0:
@@ -114,7 +134,6 @@ func (p *poller) poll(now time.Time) (moved bool) {
 			g.hush(true)
 		}
 	}
-	return p.moved
 }
 
 // attend forgets the nodes that are not in a roster.
@@ -239,11 +258,7 @@ func (p *poller) collect() {
 
 // leave has a goroutine wait for a visit.
 func (p *poller) leave(v *visit) {
-	for i := range v.looks {
-		if g := v.looks[i].page; !g.good && g.late.IsZero() {
-			g.late = v.posted
-		}
-	}
+	v.postpone()
 	v.late = p.c.spawn(func() {
 		v.finish()
 		select {
@@ -254,6 +269,15 @@ func (p *poller) leave(v *visit) {
 	})
 	if !v.late {
 		v.release()
+	}
+}
+
+// postpone notes that the pages of a visit are not answered for in this poll.
+func (v *visit) postpone() {
+	for i := range v.looks {
+		if g := v.looks[i].page; !g.good && g.late.IsZero() {
+			g.late = v.posted
+		}
 	}
 }
 

@@ -216,7 +216,7 @@ func (r *Reader) delivered(data []byte, from Source) Batch {
 	b := Batch{Position: r.tail.pos, Data: data, Source: from}
 	r.tail.delivered(len(data), from)
 	if r.tail.rate > 0 {
-		r.tail.spent(time.Now(), len(data))
+		r.tail.spent(r.c.now(), len(data))
 	}
 	r.pos.Store(r.tail.pos)
 	r.c.count.delivered(from, len(data))

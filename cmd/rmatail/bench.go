@@ -16,6 +16,7 @@ import (
 type benchCmd struct {
 	Read    benchReadCmd    `cmd:"" help:"Reads over shm, rdma and tcp next to the floor of each on this machine."`
 	Sink    benchSinkCmd    `cmd:"" help:"50,000 records into one slow sink: a goroutine each, queues, batches, our appender."`
+	Scale   benchScaleCmd   `cmd:"" help:"The published experiments with thousands of consumers, in virtual time."`
 	Logging benchLoggingCmd `cmd:"" help:"What lines logged per request cost a service that answers reads."`
 }
 
