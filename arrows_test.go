@@ -58,7 +58,7 @@ var arrows = map[string][]string{
 	"bench/read":                  {"bench", "reader", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", plot, histogram, xsys},
 	"bench/sink":                  {"bench", "producer", "fallback/durable", "fallback/wire", "chunkstore/layout", plot, xsys},
 	"bench/chaos":                 {},
-	"bench/scale":                 {"bench", "reader", "producer", "fallback/durable", "chunkstore/layout", "chunkstore/cluster"},
+	"bench/scale":                 {"bench", "reader", "chunkstore", "producer", "fallback/durable", "chunkstore/layout", "chunkstore/cluster"},
 	"bench/service":               {"bench", "chunkstore/server/logging", "chunkstore", "chunkstore/server", "fallback/wire", "fallback/tcp"},
 	"cmd/rmatail/internal/advise": {},
 	"producer":                    {"fallback/wire", "fallback/durable", "chunkstore/layout", "chunkstore/cluster", prometheus},

@@ -32,9 +32,11 @@ type path struct {
 	// clock is what times its reads; nil: time.Now.
 	clock func() time.Time
 	// born is the origin of the latencies' clock.
-	born  time.Time
-	small latency // of reads that are answered in few packets
-	large latency
+	born time.Time
+	// seconds is how many of 1,024 extents were in their second sets lately.
+	seconds atomic.Int32
+	small   latency // of reads that are answered in few packets
+	large   latency
 }
 
 // newPath reads and checks the arena header over a new connection.
@@ -138,6 +140,19 @@ func (p *path) flightBytes(prefetch int) int {
 	// Two are in flight, each in a batch of a power of two bytes.
 	return (min(prefetch/2, maxSpans*layout.ExtentSize) - flightSlack) &^ (layout.ChunkSize - 1)
 }
+
+// foundIn notes in which of its two candidate sets an extent was.
+func (p *path) foundIn(set int) {
+	share := p.seconds.Load()
+	if next := share + (int32(set)<<10-share)/8; next != share {
+		p.seconds.Store(next)
+	}
+}
+
+// mostlyFirst reports whether it is worth while to look for an extent in its first set
+// alone: one read less for most, another round trip for the others. Nodes that are
+// not nearly full prefer the first one.
+func (p *path) mostlyFirst() bool { return p.seconds.Load() <= 1<<10/8 }
 
 func (p *path) worked() {
 	if p.failures.Load() != 0 {

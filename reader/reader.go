@@ -102,6 +102,7 @@ func (r *Reader) start(pos, length uint64) {
 	r.ground()
 	r.rest, r.err = Batch{}, nil
 	r.tail.seek(pos, length)
+	r.here.places = &r.places
 	r.prefix = prefixAt(r.h, pos)
 	r.pos.Store(pos)
 }

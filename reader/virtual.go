@@ -59,6 +59,7 @@ type Ask struct {
 	served    time.Time
 	failing   bool // Due is its deadline
 	lateVisit bool
+	relocated bool // the second of the two reads of a visit
 }
 
 // VirtualSite is a cluster whose Virtuals live in virtual time. It and its Virtuals
@@ -74,6 +75,7 @@ type VirtualSite struct {
 	born     time.Time
 	scratch  []byte // what reads land in: looked at before the next one does
 	sets     [maxSpans + pollPages][layout.SetSize]byte
+	empty    [layout.SetSize]byte
 }
 
 // NewVirtualSite returns the site of a cluster with nodes of a geometry, whose
@@ -207,6 +209,9 @@ func (v *Virtual) visit(a *Ask, now time.Time) {
 		visit.late = true
 		if v.open--; v.open == 0 {
 			v.poll.sift()
+			if a.relocated { // else round goes on itself
+				v.round(now)
+			}
 		}
 	}
 }

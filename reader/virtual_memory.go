@@ -58,6 +58,7 @@ func (v *Virtual) landed(a *Ask, now time.Time) {
 		visit.locate()
 		visit.b.Reset()
 		visit.read()
+		a.relocated = true
 		v.visit(a, now)
 		return
 	default:
@@ -107,14 +108,18 @@ func (v *Virtual) fillSets(t *virtualTail, f *flight, at time.Time) {
 		}
 		e := f.spans[i].extent
 		end, second := v.site.world.Holds(node, t.shard, e, at)
-		sets := f.sets[i]
-		f.sets[i] = [2][]byte{}
 		in := 0
 		if second {
 			in = 1
 		}
-		if end > 0 && sets[in] != nil {
-			f.sets[i][in] = v.set(i, f.hash, e)
+		for j := range f.sets[i] {
+			switch {
+			case f.sets[i][j] == nil:
+			case end > 0 && j == in:
+				f.sets[i][j] = v.set(i, f.hash, e)
+			default:
+				f.sets[i][j] = v.site.empty[:]
+			}
 		}
 	}
 }

@@ -16,10 +16,10 @@ type Network struct {
 	Store            time.Duration `json:"store_ns"` // one question to the durable store
 }
 
-// DefaultNetwork is a plain one: 10 Gb/s links, 2 M reads/s a NIC, 100 us, flush 5 ms,
+// DefaultNetwork is a plain one: 25 Gb/s links, 10 Gb/s of a consumer, 5 M reads/s a NIC, 100 us, flush 5 ms,
 // 10 ms a durable read.
 func DefaultNetwork() Network {
-	return Network{LinkGbps: 10, ConsumerLinkGbps: 10, ReadsPerSecond: 2e6, RTT: 100 * time.Microsecond, Flush: 5 * time.Millisecond, Store: 10 * time.Millisecond}
+	return Network{LinkGbps: 25, ConsumerLinkGbps: 10, ReadsPerSecond: 5e6, RTT: 100 * time.Microsecond, Flush: 5 * time.Millisecond, Store: 10 * time.Millisecond}
 }
 
 // Experiment is one run of the model.

@@ -2,8 +2,11 @@ package scale
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/rmatail/rmatail/bench"
@@ -46,6 +49,11 @@ type Row struct {
 	// Written is what the writers put into each data node on average.
 	Written Writes `json:"written"`
 
+	// Live is which part of a data node's extents has not outlived its time, SecondSets
+	// which part of them is in the second of its two candidate sets.
+	Live       float64 `json:"live"`
+	SecondSets float64 `json:"second_sets"`
+
 	Events int           `json:"events"`
 	Took   time.Duration `json:"took_ns"`
 }
@@ -76,21 +84,30 @@ type Result struct {
 	Claims      []bench.Claim     `json:"claims"`
 }
 
-// Run runs the experiments, one after another on one core.
+// Run runs the experiments, as many at once as there are processors. Progress may be called
+// at once.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	res := &Result{Environment: bench.ThisEnvironment()}
-	for _, e := range cfg.Experiments {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		row, err := Simulate(e, cfg.Network)
-		if err != nil {
-			return nil, err
-		}
-		res.Rows = append(res.Rows, row)
-		if cfg.Progress != nil {
-			cfg.Progress(row)
-		}
+	res.Rows = make([]Row, len(cfg.Experiments))
+	errs := make([]error, len(cfg.Experiments))
+	var running sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i, e := range cfg.Experiments {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			if errs[i] = ctx.Err(); errs[i] != nil {
+				return
+			}
+			res.Rows[i], errs[i] = Simulate(e, cfg.Network)
+			if errs[i] == nil && cfg.Progress != nil {
+				cfg.Progress(res.Rows[i])
+			}
+		})
+	}
+	running.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	res.Environment.End()
 	res.Claims = claims(res.Rows)
@@ -120,7 +137,11 @@ func Simulate(e Experiment, net Network) (Row, error) {
 		return Row{}, err
 	}
 	w := newWorld(e, net, view)
-	geometry, err := layout.GeometryFor(8 << 30) // of the published replicas
+	live := e.liveShare(view)
+	if w.second, err = secondShare(live, view.TTL); err != nil {
+		return Row{}, err
+	}
+	geometry, err := layout.GeometryFor(arenaBytes)
 	if err != nil {
 		return Row{}, err
 	}
@@ -149,6 +170,7 @@ func Simulate(e Experiment, net Network) (Row, error) {
 	steps += w.run(end)
 	row := w.row(before, total(all))
 	row.Events, row.Took = steps, time.Since(wall)
+	row.Live, row.SecondSets = live, w.second
 	if row.Written, err = writes(e, net, view); err != nil {
 		return Row{}, err
 	}

@@ -62,6 +62,7 @@ func (r Row) write(out io.Writer) error {
 	line("Gb/s of a data node", load(r.Data), p.MovedGbps/float64(r.DataNodes), "%.1f", 1)
 	line("Gb/s of a metadata node", load(r.Pages), 0, "", 1)
 	line("written to a data node", fmt.Sprintf("%.3f Gb/s, %.0f puts/s", r.Written.DataGbps, r.Written.DataPuts), 0, "", 1)
+	line("live of 8 GB, in second sets", fmt.Sprintf("%.1f %%, %.1f %% of those", 100*r.Live, 100*r.SecondSets), 0, "", 1)
 	line("to a metadata node", fmt.Sprintf("%.0f publications/s", r.Written.MetadataPublishes), 0, "", 1)
 	if err := w.Flush(); err != nil {
 		return err

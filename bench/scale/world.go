@@ -2,6 +2,7 @@ package scale
 
 import (
 	"container/heap"
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -18,7 +19,7 @@ var began = time.Date(2025, 7, 7, 0, 0, 0, 0, time.UTC)
 const (
 	incarnation = 7
 	history     = time.Hour // of the shards
-	// lease is how long a writer waits for nodes that do not answer: the default of
+	// writerTimeout is how long a writer waits for nodes that do not answer: the default of
 	// producer.ReplicaConfig.Timeout.
 	writerTimeout = 500 * time.Millisecond
 	framePayload  = 4096 // bytes of a packet at RoCE MTU 4096
@@ -41,11 +42,11 @@ type world struct {
 	shards   []shard
 	consumer []time.Time // when the link of each is free
 	lostAt   time.Time   // zero: never
+	second   float64     // part of the extents that are in their second sets
 	store    storeLoad
 	from     time.Time // counting begins
 	count    counts
 	delays   histogram
-	late     histogram // from the loss on, or from the start
 }
 
 // node is one queue.
@@ -136,8 +137,8 @@ func (w *world) Holds(_, i int, extent uint64, at time.Time) (end uint64, second
 	if end <= extent*layout.ExtentSize {
 		return 0, false
 	}
-	// Of two candidate sets the emptier one took it: either, as likely as not.
-	return end, (s.hash[0]^byte(extent)^byte(extent>>3))&1 == 1
+	draw := binary.LittleEndian.Uint64(s.hash[:]) ^ (extent+1)*0x9e3779b97f4a7c15
+	return end, float64(draw>>32)/(1<<32) < w.second
 }
 
 // Durable implements reader.World.
@@ -200,12 +201,16 @@ func (w *world) Ask(a *reader.Ask) (served, answered time.Time, ok bool) {
 		n.waiting = max(n.waiting, start.Sub(arrives))
 	}
 	there := start.Add((each + all) / 2).Add(w.net.RTT / 2) // in the middle of those that it stands for
+	own := seconds(wire * 8 / (w.net.ConsumerLinkGbps * 1e9))
 	link := &w.consumer[a.Of().Number]
+	if link.Before(w.now) {
+		*link = w.now
+	}
+	*link = link.Add(own) // what was asked for before comes before
+	there = there.Add(own)
 	if link.After(there) {
 		there = *link
 	}
-	there = there.Add(seconds(wire * 8 / (w.net.ConsumerLinkGbps * 1e9)))
-	*link = there
 	return start, there, true
 }
 

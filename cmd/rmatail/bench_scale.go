@@ -11,9 +11,9 @@ import (
 type benchScaleCmd struct {
 	Only     []string      `help:"Only the experiments whose names contain one of these." placeholder:"TEXT"`
 	Sample   int           `help:"Simulate at most so many consumers of each experiment (half as many of the large ones); each stands for the same number." default:"1590" placeholder:"N"`
-	Link     float64       `help:"Gb/s of a node." default:"10" placeholder:"GBPS"`
+	Link     float64       `help:"Gb/s of a node." default:"25" placeholder:"GBPS"`
 	Consumer float64       `help:"Gb/s of a consumer." default:"10" placeholder:"GBPS"`
-	Reads    float64       `help:"One-sided reads a second that a node's NIC serves." default:"2000000" placeholder:"N"`
+	Reads    float64       `help:"One-sided reads a second that a node's NIC serves." default:"5000000" placeholder:"N"`
 	RTT      time.Duration `name:"rtt" help:"Round trip of an unloaded network." default:"100us" placeholder:"TIME"`
 	Flush    time.Duration `help:"How long a writer's flush to the durable store takes." default:"5ms" placeholder:"TIME"`
 	Store    time.Duration `help:"How long a question to the durable store takes." default:"10ms" placeholder:"TIME"`
