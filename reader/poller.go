@@ -106,6 +106,7 @@ func (p *poller) poll(now time.Time) (moved bool) {
 // begin begins a poll of all pages, which it returns.
 func (p *poller) begin(now time.Time) []*page {
 	p.moved = false
+	p.c.count.polls.Add(1)
 	p.attend(p.c.roster.Load())
 	pages := *p.c.pages.Load()
 	p.todo = p.todo[:0]

@@ -17,6 +17,10 @@ type Stats struct {
 	// Requests counts everything that was asked of the cache: data, descriptor,
 	// identity and length-page reads, and durable reads.
 	Requests uint64
+	// Polls counts polls of all length pages that are followed, PageReads the reads of
+	// pages in them that were answered: one a page and poll, however many Readers there
+	// are, and another replica's now and then.
+	Polls, PageReads uint64
 	// Bytes counts what those moved; Delivered what Readers handed out.
 	Bytes, Delivered uint64
 	// DeliveredBy splits Delivered by source.
@@ -122,12 +126,14 @@ type counters struct {
 	reads, failures, connects, deliveredBy [sources]atomic.Uint64
 	retries                                [reasons]atomic.Uint64
 	requests, bytes                        atomic.Uint64
+	polls, pageReads                       atomic.Uint64
 	hedges, hedgeWins, quorums             atomic.Uint64
 	partialMisses, fills, fillFailures     atomic.Uint64
 }
 
 func (c *counters) polled(pages, bytes int) {
 	c.requests.Add(uint64(pages))
+	c.pageReads.Add(uint64(pages))
 	c.bytes.Add(uint64(bytes))
 }
 
@@ -152,7 +158,7 @@ func (c *counters) failed(from Source, r reason) {
 func (c *counters) delivered(from Source, n int) { c.deliveredBy[from].Add(uint64(n)) }
 
 func (c *counters) snapshot() Stats {
-	s := Stats{Requests: c.requests.Load(), Bytes: c.bytes.Load(),
+	s := Stats{Requests: c.requests.Load(), Bytes: c.bytes.Load(), Polls: c.polls.Load(), PageReads: c.pageReads.Load(),
 		Hedges: c.hedges.Load(), HedgeWins: c.hedgeWins.Load(), QuorumReads: c.quorums.Load(), PartialMisses: c.partialMisses.Load(),
 		Fills: c.fills.Load(), FillFailures: c.fillFailures.Load(),
 		Reads: bySource(&c.reads), DeliveredBy: bySource(&c.deliveredBy),
