@@ -13,9 +13,8 @@ type option struct {
 const notAnOption = Source(sources)
 
 // choose returns which option a relaxed read asks: of those with the best transport
-// two drawn by dice, the first of them among those with known bytes if there are such
-// (but once in 32 times, as a Reader is not to stay with a node for ever), and the
-// quicker one of them; -1 without options. A difference
+// two drawn by dice, or one with known bytes and one drawn, and the quicker one of
+// them; -1 without options. A difference
 // of less than a quarter is noise, and the draw decides. (Power of two choices:
 // the least of all would send every reader to the same replica.)
 func choose(options []option, dice uint64) int {
@@ -39,7 +38,7 @@ func choose(options []option, dice uint64) int {
 		return -1
 	}
 	nth := dice % uint64(n)
-	if known >= 0 && dice>>59 != 0 {
+	if known >= 0 {
 		nth = uint64(known)
 	}
 	first := drawn(options, best, nth)

@@ -37,7 +37,7 @@
 // these two at random, and of the two the one that was quicker lately. Left aside are
 // nodes that rest because reads of them failed, and, while there are others, those
 // that lacked bytes a moment ago. One where the place of the extent is known already
-// is the first of the two, but for one read in 32: that saves looking the place up.
+// is the first of the two: that saves looking the place up.
 // A place is looked for in the first of its two candidate sets, and in the second when
 // it is not there; in both at once where extents are often in the second. Partial replicas take part; that they lack bytes is
 // normal and counted for itself.

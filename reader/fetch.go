@@ -33,7 +33,10 @@ func (r *Reader) depart(a action, pub published, now time.Time) bool {
 	}
 	rep := &r.here.replicas[i]
 	o := r.order(&r.here, rep, a.path, pub, a.from, a.to, r.prefix)
-	o.alone = !r.backlog(&o, pub.length)
+	if o.alone = !r.backlog(&o, pub.length); o.alone && len(r.here.ro.peers) > 1 {
+		// Each extent is asked of whom is best for it, and its place looked up at one.
+		o.to = cut(o.from, min(o.to, (layout.Extent(o.from)+1)*layout.ExtentSize), pub.length)
+	}
 	if r.cur == nil {
 		r.cur = r.c.hangar.take()
 	}
