@@ -141,6 +141,9 @@ func (p *path) flightBytes(prefetch int) int {
 	return (min(prefetch/2, maxSpans*layout.ExtentSize) - flightSlack) &^ (layout.ChunkSize - 1)
 }
 
+// bothSets is from how many of 1,024 extents in their second sets on both are read.
+const bothSets = 128
+
 // foundIn notes in which of its two candidate sets an extent was.
 func (p *path) foundIn(set int) {
 	share := p.seconds.Load()
@@ -152,7 +155,7 @@ func (p *path) foundIn(set int) {
 // mostlyFirst reports whether it is worth while to look for an extent in its first set
 // alone: one read less for most, another round trip for the others. Nodes that are
 // not nearly full prefer the first one.
-func (p *path) mostlyFirst() bool { return p.seconds.Load() <= 1<<10/8 }
+func (p *path) mostlyFirst() bool { return p.seconds.Load() <= bothSets }
 
 func (p *path) worked() {
 	if p.failures.Load() != 0 {

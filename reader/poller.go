@@ -35,6 +35,8 @@ const (
 	// secondOpinion is how many polls of a page pass until another replica is asked
 	// beside the best one, which may be behind all the others without a sign of it.
 	secondOpinion = 8
+	// pollJitter is the part of an interval by which it is shortened at most.
+	pollJitter = 8
 )
 
 func newPoller(c *Cluster) *poller {
@@ -80,7 +82,7 @@ func (p *poller) adapt(moved bool) {
 // pause returns the time to the next poll. Up to an eighth of jitter keeps the
 // processes of a site out of step.
 func (p *poller) pause() time.Duration {
-	d := p.interval - time.Duration(rand.Int64N(int64(p.interval)/8+1))
+	d := p.interval - time.Duration(rand.Int64N(int64(p.interval)/pollJitter+1))
 	for _, v := range p.visits {
 		if v.late { // others are to be asked soon
 			return min(d, p.c.cfg.HedgeDelay)

@@ -62,6 +62,18 @@ type Ask struct {
 	relocated bool // the second of the two reads of a visit
 }
 
+// What a plan of capacity counts with.
+const (
+	// SecondOpinion is how many polls of a page pass until another replica is asked
+	// beside the first.
+	SecondOpinion = secondOpinion
+	// PollJitter is the part of an interval by which it is shortened at most.
+	PollJitter = pollJitter
+	// BothSets is from which part of its extents in their second sets on both sets of
+	// a node are read at once.
+	BothSets = float64(bothSets) / 1024
+)
+
 // VirtualSite is a cluster whose Virtuals live in virtual time. It and its Virtuals
 // belong to one goroutine.
 type VirtualSite struct {

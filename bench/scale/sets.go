@@ -6,6 +6,7 @@ import (
 	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/plan"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 
 // liveShare is which part of a data node's extents has not outlived its time.
 func (e Experiment) liveShare(view *cluster.View) float64 {
-	extents := float64(e.Streams*e.Shards) * (e.shardRate()*view.TTL.Seconds()/layout.ExtentSize + 1) // and the begun one
+	extents := plan.Live(e.Streams*e.Shards, e.shardRate(), view.TTL)
 	g, err := layout.GeometryFor(arenaBytes)
 	if err != nil {
 		return 1

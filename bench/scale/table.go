@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rmatail/rmatail/bench"
+	"github.com/rmatail/rmatail/plan"
 )
 
 // Write prints ours beside theirs, the parameters and the formulas.
@@ -19,7 +20,7 @@ func (r *Result) Write(out io.Writer) error {
 	if len(r.Rows) > 0 {
 		n := r.Rows[0].Network
 		fmt.Fprintf(out, "Model: a node serves a request of R reads and B bytes in max(wire*8/%g Gb/s, R/%g reads/s), wire = B + %d*(B/%d + R), one after another; round trip %v; a consumer's link has %g Gb/s.\n",
-			n.LinkGbps, n.ReadsPerSecond, frameOverhead, framePayload, n.RTT, n.ConsumerLinkGbps)
+			n.LinkGbps, n.ReadsPerSecond, plan.FrameOverhead, plan.FramePayload, n.RTT, n.ConsumerLinkGbps)
 		fmt.Fprintf(out, "A batch takes flush %v + 2 RTT, and is what came during the one before; a question to the durable store takes %v. A writer waits %v for two lost replicas of three, once.\n", n.Flush, n.Store, writerTimeout)
 		fmt.Fprintln(out, "Not known to the model: cache misses of NICs, congestion inside the fabric, hosts that are short of CPU. Theirs is three hops away with two jobs each; ours is the cluster that is written to.")
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
+	"github.com/rmatail/rmatail/plan"
 	"github.com/rmatail/rmatail/reader"
 )
 
@@ -22,9 +23,6 @@ const (
 	// writerTimeout is how long a writer waits for nodes that do not answer: the default of
 	// producer.ReplicaConfig.Timeout.
 	writerTimeout = 500 * time.Millisecond
-	framePayload  = 4096 // bytes of a packet at RoCE MTU 4096
-	frameOverhead = 78   // Ethernet, IP, UDP, BTH, AETH, CRCs, gap
-	requestBytes  = 106  // a READ request on the wire
 )
 
 // world is nodes, network and time for Virtuals.
@@ -190,8 +188,8 @@ func (w *world) Ask(a *reader.Ask) (served, answered time.Time, ok bool) {
 	if n.free.After(start) {
 		start = n.free
 	}
-	wire := float64(a.Bytes + frameOverhead*(a.Bytes/framePayload+a.Reads))
-	each := seconds(max(wire*8/(w.net.LinkGbps*1e9), float64(a.Reads)/w.net.ReadsPerSecond))
+	reads, bytes := float64(a.Reads), float64(a.Bytes)
+	each := seconds(plan.Service(reads, bytes, w.net.LinkGbps, w.net.ReadsPerSecond))
 	all := time.Duration(float64(each) * weight)
 	n.free = start.Add(all)
 	if counted {
@@ -201,7 +199,7 @@ func (w *world) Ask(a *reader.Ask) (served, answered time.Time, ok bool) {
 		n.waiting = max(n.waiting, start.Sub(arrives))
 	}
 	there := start.Add((each + all) / 2).Add(w.net.RTT / 2) // in the middle of those that it stands for
-	own := seconds(wire * 8 / (w.net.ConsumerLinkGbps * 1e9))
+	own := seconds(plan.Wire(reads, bytes) * 8 / (w.net.ConsumerLinkGbps * 1e9))
 	link := &w.consumer[a.Of().Number]
 	if link.Before(w.now) {
 		*link = w.now
