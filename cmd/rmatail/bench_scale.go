@@ -10,7 +10,7 @@ import (
 
 type benchScaleCmd struct {
 	Only     []string      `help:"Only the experiments whose names contain one of these." placeholder:"TEXT"`
-	Sample   int           `help:"Simulate at most so many consumers of each experiment (half as many of the large ones); each stands for the same number." default:"1590" placeholder:"N"`
+	Sample   int           `help:"Simulate at most so many consumers of each experiment (half as many of the large ones); each stands for the same number." default:"1000" placeholder:"N"`
 	Link     float64       `help:"Gb/s of a node." default:"25" placeholder:"GBPS"`
 	Consumer float64       `help:"Gb/s of a consumer." default:"10" placeholder:"GBPS"`
 	Reads    float64       `help:"One-sided reads a second that a node's NIC serves." default:"5000000" placeholder:"N"`
