@@ -24,9 +24,10 @@
 //
 // # Placing and evicting
 //
-// A key has two candidate sets of 16 ways. A new key takes an empty way of the
-// emptier set, else one whose time to live has passed, else the least recently
-// modified way of both sets: a capacity eviction. Nothing moves. Measured on
+// A key has two candidate sets of 16 ways. A new key takes an empty way, else one
+// whose time to live has passed, of the first set while that has fewer than 8 live
+// keys, else of the emptier set; else the least recently modified way of both sets: a
+// capacity eviction. (Consumers look into the first set first.) Nothing moves. Measured on
 // 131,072 ways: filled once to 85 %, no live key is pushed out; in the steady
 // state, where keys come and expire, none at 75 % live, one in a million
 // insertions at 80 %, one in a thousand at 85 %.

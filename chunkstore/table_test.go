@@ -84,7 +84,8 @@ func TestChoosePrefersEmptyThenExpiredThenOldest(t *testing.T) {
 		wantCapacity bool
 	}{
 		{name: "both empty", want: 0},
-		{name: "emptier set", a: 3, b: 2, want: 16 + 2},
+		{name: "first set while it has few", a: 7, b: 2, want: 7},
+		{name: "emptier set", a: 8, b: 7, want: 16 + 7},
 		{name: "empty way before an expired one", a: 10, b: 16, aMod: 0, bMod: 50, now: 105, want: 10},
 		{name: "expired in the emptier set before an empty way", a: 15, b: 16, aMod: 50, bMod: 0, now: 105, want: 16},
 		{name: "as many keys, with less life left", a: 8, b: 8, aMod: 20, bMod: 10, now: 50, want: 16 + 8},

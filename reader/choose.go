@@ -6,39 +6,55 @@ import "time"
 type option struct {
 	tier    Source        // of its path: less is better
 	latency time.Duration // that is expected of it
+	known   bool          // where it has the bytes: that saves reading their place
 }
 
 // notAnOption is the tier of one that may not, and only keeps its place.
 const notAnOption = Source(sources)
 
 // choose returns which option a relaxed read asks: of those with the best transport
-// two drawn by dice, and the quicker one of them; -1 without options. A difference
+// two drawn by dice, or one with known bytes and one drawn, and the quicker one of
+// them; -1 without options. A difference
 // of less than a quarter is noise, and the draw decides. (Power of two choices:
 // the least of all would send every reader to the same replica.)
 func choose(options []option, dice uint64) int {
-	best, n := notAnOption, 0
+	best, n, known := notAnOption, 0, -1
 	for i := range options {
 		switch t := options[i].tier; {
 		case t == notAnOption:
+			continue
 		case t < best:
-			best, n = t, 1
+			best, n, known = t, 1, -1
 		case t == best:
 			n++
+		default:
+			continue
+		}
+		if known < 0 && options[i].known {
+			known = n - 1
 		}
 	}
 	if n == 0 {
 		return -1
 	}
-	first := drawn(options, best, dice%uint64(n))
+	nth := dice % uint64(n)
+	if known >= 0 {
+		nth = uint64(known)
+	}
+	first := drawn(options, best, nth)
 	if n == 1 {
 		return first
 	}
 	other := dice / uint64(n) % uint64(n-1)
-	if other >= dice%uint64(n) {
+	if other >= nth {
 		other++
 	}
 	second := drawn(options, best, other)
-	if 4*max(options[second].latency, latencyNoise) < 3*options[first].latency {
+	takes := max(options[second].latency, latencyNoise)
+	if options[first].known && !options[second].known {
+		takes *= 2 // its place is read first
+	}
+	if 4*takes < 3*options[first].latency {
 		return second
 	}
 	return first

@@ -19,19 +19,24 @@ func TestChoose(t *testing.T) {
 	}{
 		"nothing":               {nil, nil},
 		"nothing that may":      {[]option{no, no}, nil},
-		"one":                   {[]option{{FromTCP, ms}}, []float64{1}},
-		"one that may":          {[]option{no, {FromTCP, ms}, no}, []float64{0, 1, 0}},
-		"best transport":        {[]option{{FromTCP, 0}, {FromSHM, 9 * ms}, {FromRDMA, ms}}, []float64{0, 1, 0}},
-		"best of what is left":  {[]option{{FromTCP, 0}, no, {FromRDMA, ms}}, []float64{0, 0, 1}},
-		"two alike":             {[]option{{FromTCP, ms}, {FromTCP, ms}}, []float64{.5, .5}},
-		"three alike":           {[]option{{FromTCP, ms}, {FromTCP, ms}, {FromTCP, ms}}, []float64{1. / 3, 1. / 3, 1. / 3}},
-		"alike but for noise":   {[]option{{FromTCP, 10 * ms}, {FromTCP, 8 * ms}, {FromTCP, 9 * ms}}, []float64{1. / 3, 1. / 3, 1. / 3}},
-		"fast for what matters": {[]option{{FromTCP, 0}, {FromTCP, 9 * time.Microsecond}}, []float64{.5, .5}},
-		"one slow of two":       {[]option{{FromTCP, ms}, {FromTCP, 2 * ms}}, []float64{1, 0}},
-		"one slow of three":     {[]option{{FromTCP, ms}, {FromTCP, 9 * ms}, {FromTCP, ms}}, []float64{.5, 0, .5}},
-		"one fast of three":     {[]option{{FromTCP, 5 * ms}, {FromTCP, ms}, {FromTCP, 5 * ms}}, []float64{1. / 6, 2. / 3, 1. / 6}},
-		"all different":         {[]option{{FromTCP, ms}, {FromTCP, 2 * ms}, {FromTCP, 4 * ms}}, []float64{2. / 3, 1. / 3, 0}},
-		"slow ones of a better": {[]option{{FromRDMA, 9 * ms}, {FromTCP, 0}, {FromRDMA, 9 * ms}}, []float64{.5, 0, .5}},
+		"one":                   {[]option{{FromTCP, ms, false}}, []float64{1}},
+		"one that may":          {[]option{no, {FromTCP, ms, false}, no}, []float64{0, 1, 0}},
+		"best transport":        {[]option{{FromTCP, 0, false}, {FromSHM, 9 * ms, false}, {FromRDMA, ms, false}}, []float64{0, 1, 0}},
+		"best of what is left":  {[]option{{FromTCP, 0, false}, no, {FromRDMA, ms, false}}, []float64{0, 0, 1}},
+		"two alike":             {[]option{{FromTCP, ms, false}, {FromTCP, ms, false}}, []float64{.5, .5}},
+		"three alike":           {[]option{{FromTCP, ms, false}, {FromTCP, ms, false}, {FromTCP, ms, false}}, []float64{1. / 3, 1. / 3, 1. / 3}},
+		"alike but for noise":   {[]option{{FromTCP, 10 * ms, false}, {FromTCP, 8 * ms, false}, {FromTCP, 9 * ms, false}}, []float64{1. / 3, 1. / 3, 1. / 3}},
+		"fast for what matters": {[]option{{FromTCP, 0, false}, {FromTCP, 9 * time.Microsecond, false}}, []float64{.5, .5}},
+		"one slow of two":       {[]option{{FromTCP, ms, false}, {FromTCP, 2 * ms, false}}, []float64{1, 0}},
+		"one slow of three":     {[]option{{FromTCP, ms, false}, {FromTCP, 9 * ms, false}, {FromTCP, ms, false}}, []float64{.5, 0, .5}},
+		"one fast of three":     {[]option{{FromTCP, 5 * ms, false}, {FromTCP, ms, false}, {FromTCP, 5 * ms, false}}, []float64{1. / 6, 2. / 3, 1. / 6}},
+		"all different":         {[]option{{FromTCP, ms, false}, {FromTCP, 2 * ms, false}, {FromTCP, 4 * ms, false}}, []float64{2. / 3, 1. / 3, 0}},
+		"slow ones of a better": {[]option{{FromRDMA, 9 * ms, false}, {FromTCP, 0, false}, {FromRDMA, 9 * ms, false}}, []float64{.5, 0, .5}},
+		"one known of three":    {[]option{{FromTCP, ms, false}, {FromTCP, ms, true}, {FromTCP, ms, false}}, []float64{0, 1, 0}},
+		"known, and not slow":   {[]option{{FromTCP, ms, false}, {FromTCP, 2 * ms, true}, {FromTCP, ms, false}}, []float64{0, 1, 0}},
+		"known, but slow":       {[]option{{FromTCP, ms, false}, {FromTCP, 3 * ms, true}, {FromTCP, ms, false}}, []float64{.5, 0, .5}},
+		"known of no matter":    {[]option{{FromRDMA, ms, false}, {FromTCP, 0, true}, {FromRDMA, ms, false}}, []float64{.5, 0, .5}},
+		"known of the better":   {[]option{{FromTCP, 0, true}, {FromRDMA, ms, false}, {FromRDMA, ms, true}}, []float64{0, 0, 1}},
 	} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		counts := make([]int, len(c.options))
@@ -57,7 +62,7 @@ func TestChoose(t *testing.T) {
 func TestChooseIsOfTheBestTransport(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		options := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) option {
-			return option{Source(rapid.IntRange(0, sources).Draw(t, "tier")), time.Duration(rapid.IntRange(0, 1e6).Draw(t, "latency"))}
+			return option{Source(rapid.IntRange(0, sources).Draw(t, "tier")), time.Duration(rapid.IntRange(0, 1e6).Draw(t, "latency")), false}
 		}), 0, 16).Draw(t, "options")
 		got := choose(options, rapid.Uint64().Draw(t, "dice"))
 		best, quicker, same := notAnOption, 0, 0

@@ -30,6 +30,8 @@ type Cluster struct {
 	hangar   hangar
 	// runPeer keeps the connections to a node: (*peer).run but in tests.
 	runPeer func(p *peer, after time.Duration)
+	// now is the clock that Readers decide by: time.Now but in a Virtual.
+	now func() time.Time
 
 	ctx     context.Context // ends with the Cluster; bounds its dials
 	cancel  context.CancelFunc
@@ -81,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 }
 
 func newCluster(cfg Config) *Cluster {
-	c := &Cluster{cfg: cfg, pollNow: make(chan struct{}, 1), runPeer: (*peer).run}
+	c := &Cluster{cfg: cfg, pollNow: make(chan struct{}, 1), runPeer: (*peer).run, now: time.Now}
 	c.observer.c = c
 	c.mu.follows = map[shardKey]*follow{}
 	c.mu.nics = map[string]*nic{}
@@ -200,7 +202,7 @@ func (c *Cluster) follow(shard layout.Shard, i durable.Info, r *Reader) (*follow
 	f := c.mu.follows[key]
 	if f == nil {
 		f = newFollow(shard, i.Incarnation)
-		f.mu.statAt = time.Now().Add(statRestMin) // i is the store's answer
+		f.mu.statAt = c.now().Add(statRestMin) // i is the store's answer
 		c.mu.follows[key] = f
 		c.pollPage(f)
 	}

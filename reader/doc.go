@@ -39,7 +39,10 @@
 // Of the replicas of an extent those with the best transport (shm, rdma, tcp), of
 // these two at random, and of the two the one that was quicker lately. Left aside are
 // nodes that rest because reads of them failed, and, while there are others, those
-// that lacked bytes a moment ago. Partial replicas take part; that they lack bytes is
+// that lacked bytes a moment ago. One where the place of the extent is known already
+// is the first of the two: that saves looking the place up.
+// A place is looked for in the first of its two candidate sets, and in the second when
+// it is not there; in both at once where extents are often in the second. Partial replicas take part; that they lack bytes is
 // normal and counted for itself.
 //
 // # Order of resort

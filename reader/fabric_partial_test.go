@@ -40,7 +40,7 @@ func TestFabricPartialReplicas(t *testing.T) {
 		s.delays(r, 3*total/2)
 		writer.Wait()
 		for _, p := range s.c.Stats().Peers {
-			if p.Reads < 50 {
+			if p.Reads < 10 { // it stays with one for an extent
 				t.Errorf("tailing: %+v", p)
 			}
 		}

@@ -16,27 +16,38 @@ func (r *Reader) read(a action, pub published, now time.Time) {
 	if r.handed(a) {
 		return
 	}
+	if !r.depart(a, pub, now) {
+		return
+	}
+	if !r.cur.alone {
+		r.lookAhead(now)
+	}
+	r.arrive()
+}
+
+// depart begins a relaxed read, which is the current flight then.
+func (r *Reader) depart(a action, pub published, now time.Time) bool {
 	i := r.here.pick(a.whom, a.path, -1, &r.late, now, int(a.to-a.from), rand.Uint64())
 	if i < 0 {
-		return
+		return false
 	}
 	if r.flying > 0 && r.ahead[0].from > a.from { // what comes after it is on its way already
 		a.to = min(a.to, r.ahead[0].from)
 	}
 	rep := &r.here.replicas[i]
 	o := r.order(&r.here, rep, a.path, pub, a.from, a.to, r.prefix)
-	o.alone = !r.backlog(&o, pub.length)
+	if o.alone = !r.backlog(&o, pub.length); o.alone && len(r.here.ro.peers) > 1 {
+		// Each extent is asked of whom is best for it, and its place looked up at one.
+		o.to = cut(o.from, min(o.to, (layout.Extent(o.from)+1)*layout.ExtentSize), pub.length)
+	}
 	if r.cur == nil {
 		r.cur = r.c.hangar.take()
 	}
 	if err := r.launch(r.cur, o, now); err != nil {
 		r.failed(r.cur, err)
-		return
+		return false
 	}
-	if !o.alone {
-		r.lookAhead(now)
-	}
-	r.arrive()
+	return true
 }
 
 // order plans a flight to a replica of h's extent: as far as its node holds what
@@ -255,7 +266,7 @@ func (r *Reader) missed(f *flight, why reason) {
 	if r.noted(f, why) {
 		return
 	}
-	v, _ := r.look(time.Now())
+	v, _ := r.look(r.c.now())
 	r.tail.failed(v, why)
 }
 
@@ -268,7 +279,7 @@ func (r *Reader) noted(f *flight, why reason) (expected bool) {
 	r.places.forget(f.via.epoch)
 	lacks := why == reasonHole || why == reasonShort
 	if lacks && len(r.here.ro.peers) > 1 {
-		r.late.lacked(f.via.peer, time.Now())
+		r.late.lacked(f.via.peer, r.c.now())
 	}
 	if lacks && f.partial {
 		r.c.count.partialMisses.Add(1)
@@ -290,7 +301,7 @@ func (r *Reader) failed(f *flight, err error) {
 	r.c.cfg.Logger.Debug("memory read failed", "shard", r.f.key.name, "transport", f.via.source.String(), "err", err)
 	r.c.hangar.put(f)
 	r.cur = nil
-	v, _ := r.look(time.Now())
+	v, _ := r.look(r.c.now())
 	r.tail.failed(v, why)
 }
 
@@ -305,7 +316,7 @@ func (c *Cluster) failed(f *flight, err error) reason {
 		c.count.retry(reasonBudget)
 		return reasonBudget
 	}
-	why := f.via.failed(time.Now(), err)
+	why := f.via.failed(c.now(), err)
 	c.count.failed(f.via.source, why)
 	return why
 }

@@ -22,7 +22,8 @@ type span struct {
 	from, to uint64 // wanted bytes
 	start    uint64 // first byte read: below from when the prefix had to be read too
 	data     []byte // [start, to)
-	descs    []byte // the extent's descriptors; nil when the length's own CRC proves all
+	whole    int    // chunks from start on that descriptors prove, the others are the length's own CRC's
+	descs    []byte // of those
 }
 
 // order is what a flight is to read.
@@ -54,7 +55,7 @@ type flight struct {
 
 	extents int                 // of the order, at spans[0].place and on
 	unknown uint8               // bit i: the place of extent i is not known
-	sets    [maxSpans][2][]byte // its two candidate sets, on their way
+	sets    [maxSpans][2][]byte // its candidate sets, on their way: the first, the second, or both
 	located int                 // sets that were read
 
 	b     batch
@@ -124,14 +125,19 @@ func (f *flight) locate(known *places) error {
 		k, ok := known.find(o.via.epoch, e)
 		if !ok {
 			k = place{extent: e}
-			for j, set := range g.ExtentSetsOf(o.hash, e) {
-				f.sets[i][j] = f.b.Add(g.ExtentSet(set), layout.SetSize)
+			n := 1
+			if !o.via.mostlyFirst() {
+				n = 2
 			}
-			if f.sets[i][1] == nil {
+			sets := g.ExtentSetsOf(o.hash, e)
+			for j := range n {
+				f.sets[i][j] = f.b.Add(g.ExtentSet(sets[j]), layout.SetSize)
+			}
+			if f.sets[i][n-1] == nil {
 				break // the batch is full: fewer extents this time
 			}
 			f.unknown |= 1 << i
-			f.located += 2
+			f.located += n
 		}
 		f.spans[i].place = k
 		f.extents++
@@ -159,10 +165,11 @@ func (f *flight) lay() error {
 		}
 		s.data = f.b.Add(g.ExtentSlot(s.index)+(s.start-s.extent*layout.ExtentSize), int(s.to-s.start))
 		s.descs = nil
-		if layout.Chunk(s.start) != tail {
-			s.descs = f.b.Add(g.Descriptors(s.index), layout.DescriptorsSize)
+		if s.whole = wholeChunks(s.start, s.to, tail); s.whole > 0 {
+			first := layout.Chunk(s.start) % layout.ChunksPerExtent
+			s.descs = f.b.Add(g.Descriptors(s.index)+first*layout.DescriptorSize, s.whole*layout.DescriptorSize)
 		}
-		if s.data == nil || layout.Chunk(s.start) != tail && s.descs == nil {
+		if s.data == nil || s.whole > 0 && s.descs == nil {
 			break // the batch is full: fewer spans this time
 		}
 		f.n++
@@ -174,6 +181,16 @@ func (f *flight) lay() error {
 	}
 	f.state = flightPosted
 	return f.post()
+}
+
+// wholeChunks is how many chunks of [start, to), in one extent, are proven by their
+// descriptors: all but the tail.
+func wholeChunks(start, to, tail uint64) int {
+	first, last := layout.Chunk(start), layout.Chunk(to-1)
+	if last == tail {
+		return int(last - first)
+	}
+	return int(last - first + 1)
 }
 
 // batchSize is the memory of a batch for n wanted bytes: a power of two, as the
@@ -203,7 +220,7 @@ func (f *flight) room(n int) error {
 }
 
 func (f *flight) post() error {
-	f.posted = time.Now()
+	f.posted = f.via.now()
 	f.deadline = f.posted.Add(f.timeout)
 	if s, ok := f.b.(spinner); ok && f.alone {
 		return s.PostSpin(f.deadline)
@@ -263,18 +280,9 @@ func (f *flight) settled(since time.Time) error {
 		return nil
 	}
 	f.timed(0, since)
-	for i := range f.extents {
-		if f.unknown&(1<<i) == 0 {
-			continue
-		}
-		k, ok := findPlace(f.via.geometry, f.hash, f.spans[i].extent, f.sets[i])
-		if !ok {
-			f.extents = i // the first that the node lacks ends the flight
-			break
-		}
-		f.spans[i].place = k
+	if f.found(); f.unknown != 0 {
+		return f.locateAgain()
 	}
-	f.sets = [maxSpans][2][]byte{}
 	if f.extents == 0 {
 		f.to = f.from
 		f.land()
@@ -284,13 +292,54 @@ func (f *flight) settled(since time.Time) error {
 	return f.lay()
 }
 
+// found takes the places that have come. What remains unknown may be in its second set.
+func (f *flight) found() {
+	var second uint8
+	for i := range f.extents {
+		if f.unknown&(1<<i) == 0 {
+			continue
+		}
+		k, set, ok := findPlace(f.via.geometry, f.hash, f.spans[i].extent, f.sets[i])
+		switch {
+		case ok:
+			f.spans[i].place = k
+			f.via.foundIn(set)
+			continue
+		case f.sets[i][0] != nil && f.sets[i][1] == nil:
+			second |= 1 << i
+			continue
+		}
+		f.extents = i // the first that the node lacks ends the flight
+		break
+	}
+	f.unknown = second & (1<<f.extents - 1)
+	f.sets = [maxSpans][2][]byte{}
+}
+
+// locateAgain reads the second sets of the extents that were not in their first ones.
+func (f *flight) locateAgain() error {
+	f.b.Reset()
+	g := f.via.geometry
+	for i := range f.extents {
+		if f.unknown&(1<<i) == 0 {
+			continue
+		}
+		set := g.ExtentSetsOf(f.hash, f.spans[i].extent)[1]
+		if f.sets[i][1] = f.b.Add(g.ExtentSet(set), layout.SetSize); f.sets[i][1] == nil {
+			return errBatchRoom
+		}
+		f.located++
+	}
+	return f.post()
+}
+
 // timed notes how long the path took for so many bytes. A copy of shared memory is
 // never waited for, and looking at the clock costs as much as some of them: one of
 // shmTimed is counted.
 func (f *flight) timed(size int, since time.Time) {
 	switch f.copies++; {
 	case f.via.source != FromSHM:
-		f.via.took(time.Now(), size, f.posted, latest(since, f.posted))
+		f.via.took(f.via.now(), size, f.posted, latest(since, f.posted))
 	case f.copies%shmTimed == 0 && f.via.times != nil:
 		f.via.times.Add(time.Since(f.posted))
 	}

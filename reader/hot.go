@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"errors"
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
@@ -115,7 +116,7 @@ func (a *along) bring(h *hint, e layout.Entry) {
 		return
 	}
 	if !a.placed {
-		if h.place, h.placed = findPlace(a.via.geometry, f.hash, a.place.extent, a.sets); h.placed {
+		if h.place, _, h.placed = findPlace(a.via.geometry, f.hash, a.place.extent, a.sets); h.placed {
 			h.place.fresh = false
 			h.epoch = a.via.epoch
 			f.hand(func(hot *hot) {
@@ -219,16 +220,24 @@ func (f *flight) copy(h *hot, hash layout.Hash, from uint64, pre prefix) error {
 		return errBatchRoom
 	}
 	copy(s.data, h.data[from-h.from:])
-	if len(h.descs) > 0 {
-		if s.descs = f.b.Add(0, len(h.descs)); s.descs == nil {
+	tail, _ := layout.Tail(h.pub.length)
+	if s.whole = wholeChunks(from, h.to, tail); s.whole > 0 {
+		first, n := int(layout.Chunk(from)%layout.ChunksPerExtent)*layout.DescriptorSize, s.whole*layout.DescriptorSize
+		if len(h.descs) < first+n {
+			return errNotAlong
+		}
+		if s.descs = f.b.Add(0, n); s.descs == nil {
 			return errBatchRoom
 		}
-		copy(s.descs, h.descs)
+		copy(s.descs, h.descs[first:])
 	}
 	f.n, f.hot = 1, true
 	f.land()
 	return nil
 }
+
+// errNotAlong is returned when what was read along lacks the descriptors of a chunk: it is read again.
+var errNotAlong = errors.New("descriptors were not read along")
 
 // alongRead counts what was read along with a length.
 func (c *Cluster) alongRead(a *along, p *peer) {

@@ -61,15 +61,16 @@ func (p *places) forget(epoch uint64) {
 	p.n, p.next = n, n%placesKept
 }
 
-// findPlace looks for an extent in its two candidate sets.
-func findPlace(g layout.Geometry, h layout.Hash, extent uint64, sets [2][]byte) (place, bool) {
+// findPlace looks for an extent in its candidate sets, as far as they were read, and
+// returns in which it was.
+func findPlace(g layout.Geometry, h layout.Hash, extent uint64, sets [2][]byte) (k place, in int, ok bool) {
 	for i, set := range g.ExtentSetsOf(h, extent) {
 		if sets[i] == nil {
 			continue
 		}
 		if way, generation, ok := layout.FindIdentity(sets[i], h, extent); ok {
-			return place{extent: extent, index: set*layout.Ways + uint32(way), generation: generation, fresh: true}, true
+			return place{extent: extent, index: set*layout.Ways + uint32(way), generation: generation, fresh: true}, i, true
 		}
 	}
-	return place{}, false
+	return place{}, 0, false
 }

@@ -37,6 +37,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if config := os.Getenv(feederEnv); config != "" {
+		if err := beFeeder(config); err != nil {
+			fmt.Fprintln(os.Stderr, "feeder:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }
 

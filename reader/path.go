@@ -30,12 +30,16 @@ type path struct {
 	// the monotonic clock: the wall clock may be set back.
 	restUntil atomic.Pointer[time.Time]
 	failures  atomic.Int32
+	// clock is what times its reads; nil: time.Now.
+	clock func() time.Time
 	// born is the origin of the latencies' clock.
 	born  time.Time
 	times *spread.Histogram // of its source; nil: not counted
 	wakes bool              // its batches may wait at the node for news
-	small latency           // of reads that are answered in few packets
-	large latency
+	// seconds is how many of 1,024 extents were in their second sets lately.
+	seconds atomic.Int32
+	small   latency // of reads that are answered in few packets
+	large   latency
 }
 
 // newPath reads and checks the arena header over a new connection.
@@ -61,6 +65,13 @@ func newPath(m memory, from Source, epoch uint64, timeout time.Duration) (*path,
 	}
 	w, wakes := b.(waker)
 	return &path{memory: m, source: from, epoch: epoch, geometry: h.Geometry, born: time.Now(), wakes: wakes && w.Wakes()}, nil
+}
+
+func (p *path) now() time.Time {
+	if p.clock != nil {
+		return p.clock()
+	}
+	return time.Now()
 }
 
 // latencyOf returns the average that reads of so many bytes belong to.
@@ -137,6 +148,22 @@ func (p *path) flightBytes(prefetch int) int {
 	// Two are in flight, each in a batch of a power of two bytes.
 	return (min(prefetch/2, maxSpans*layout.ExtentSize) - flightSlack) &^ (layout.ChunkSize - 1)
 }
+
+// bothSets is from how many of 1,024 extents in their second sets on both are read.
+const bothSets = 128
+
+// foundIn notes in which of its two candidate sets an extent was.
+func (p *path) foundIn(set int) {
+	share := p.seconds.Load()
+	if next := share + (int32(set)<<10-share)/8; next != share {
+		p.seconds.Store(next)
+	}
+}
+
+// mostlyFirst reports whether it is worth while to look for an extent in its first set
+// alone: one read less for most, another round trip for the others. Nodes that are
+// not nearly full prefer the first one.
+func (p *path) mostlyFirst() bool { return p.seconds.Load() <= bothSets }
 
 func (p *path) worked() {
 	if p.failures.Load() != 0 {

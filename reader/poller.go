@@ -38,6 +38,8 @@ const (
 	// secondOpinion is how many polls of a page pass until another replica is asked
 	// beside the best one, which may be behind all the others without a sign of it.
 	secondOpinion = 8
+	// pollJitter is the part of an interval by which it is shortened at most.
+	pollJitter = 8
 )
 
 func newPoller(c *Cluster) *poller {
@@ -69,12 +71,18 @@ func (p *poller) run() {
 func (p *poller) pollOnce() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.poll(time.Now()) {
+	p.adapt(p.poll(time.Now()))
+	return p.pause()
+}
+
+// adapt chooses the interval behind a poll: the shortest while shards move, longer and
+// longer when none does.
+func (p *poller) adapt(moved bool) {
+	if moved {
 		p.interval = p.c.cfg.PollMin
 	} else {
 		p.interval = min(p.interval*5/4+time.Microsecond, p.c.cfg.PollMax)
 	}
-	return p.pause()
 }
 
 // takeLate takes a visit that was late. When it has news it returns the time to the next
@@ -99,7 +107,7 @@ func (p *poller) pause() time.Duration {
 	if p.quiet() {
 		d = watchFor
 	}
-	d -= time.Duration(rand.Int64N(int64(d)/8 + 1))
+	d -= time.Duration(rand.Int64N(int64(d)/pollJitter + 1))
 	for _, v := range p.visits {
 		if v.late { // others are to be asked soon
 			return min(d, p.c.cfg.HedgeDelay)
@@ -110,12 +118,24 @@ func (p *poller) pause() time.Duration {
 
 // poll reads every page once. It reports whether any shard has moved.
 func (p *poller) poll(now time.Time) (moved bool) {
+	pages := p.begin(now)
+	for p.assign(now) {
+		for _, v := range p.round {
+			v.start()
+		}
+		p.collect()
+		p.sift()
+	}
+	p.end(pages)
+	return p.moved
+}
+
+// begin begins a poll of all pages, which it returns.
+func (p *poller) begin(now time.Time) []*page {
 	p.moved = false
+	p.c.count.polls.Add(1)
 	p.attend(p.c.roster.Load())
 	pages := *p.c.pages.Load()
-	if len(pages) == 0 {
-		return false
-	}
 	p.todo = p.todo[:0]
 	for _, g := range pages {
 		g.settle(p.ro)
@@ -126,13 +146,16 @@ func (p *poller) poll(now time.Time) (moved bool) {
 			p.todo = append(p.todo, g)
 		}
 	}
-	for p.assign(now) {
-		for _, v := range p.round {
-			v.start()
-		}
-		p.collect()
-		p.todo = slices.DeleteFunc(p.todo, func(g *page) bool { return g.good || !g.late.IsZero() })
-	}
+	return pages
+}
+
+// sift keeps the pages of which another replica is to be asked in this poll.
+func (p *poller) sift() {
+	p.todo = slices.DeleteFunc(p.todo, func(g *page) bool { return g.good || !g.late.IsZero() })
+}
+
+// end ends a poll: what nobody has answered for is silent.
+func (p *poller) end(pages []*page) {
 	for _, g := range pages {
 		switch {
 		case g.covered || len(*g.shards.Load()) == 0:
@@ -142,7 +165,6 @@ func (p *poller) poll(now time.Time) (moved bool) {
 			g.hush(true)
 		}
 	}
-	return p.moved
 }
 
 // attend forgets the nodes that are not in a roster.
@@ -267,11 +289,7 @@ func (p *poller) collect() {
 
 // leave has a goroutine wait for a visit.
 func (p *poller) leave(v *visit) {
-	for i := range v.looks {
-		if g := v.looks[i].page; !g.good && g.late.IsZero() {
-			g.late = v.posted
-		}
-	}
+	v.postpone()
 	v.late = p.c.spawn(func() {
 		v.finish()
 		select {
@@ -282,6 +300,15 @@ func (p *poller) leave(v *visit) {
 	})
 	if !v.late {
 		v.release()
+	}
+}
+
+// postpone notes that the pages of a visit are not answered for in this poll.
+func (v *visit) postpone() {
+	for i := range v.looks {
+		if g := v.looks[i].page; !g.good && g.late.IsZero() {
+			g.late = v.posted
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ const proven = reason(-1)
 
 // prove compares the CRC of a whole chunk with its descriptor.
 func (s *span) prove(chunk uint64, crc uint32) reason {
-	d := layout.ParseDescriptor(s.descs, int(chunk%layout.ChunksPerExtent))
+	d := layout.ParseDescriptor(s.descs, int(chunk-layout.Chunk(s.start)))
 	switch {
 	case d.Of(s.generation) && d.Valid() == layout.ChunkSize && d.CRC() == crc:
 		return proven

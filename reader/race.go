@@ -44,28 +44,11 @@ func (v *verdict) why() reason {
 // hedge asks a second replica for what the current flight, which is slow, was to
 // bring. The first that proves the next byte is taken.
 func (r *Reader) hedge(first *flight) bool {
-	now := time.Now()
-	r.there.find(r.c.roster.Load(), r.h, layout.Extent(first.from), now)
-	but, others := -1, r.there.full
-	for i := range r.there.replicas {
-		if r.there.replicas[i].peer == first.via.peer {
-			but = i
-			if i < r.there.full {
-				others--
-			}
-		}
-	}
-	who := anyReplica
-	if others > 0 {
-		who = fullReplica // a partial one is the less likely to have it
-	}
-	size := int(first.to - first.from)
-	i := r.there.pick(who, 0, but, &r.late, now, size, rand.Uint64())
+	now := r.c.now()
+	i, usual := r.other(first, now)
 	if i < 0 {
 		return r.await(first)
 	}
-	// Where all take as long, asking another one is no help.
-	usual := r.there.replicas[i].path(0).expect(now, size)
 	if landed, err := first.awaitFor(max(r.c.cfg.HedgeDelay, 2*usual)); landed {
 		return r.arrived(first, err)
 	}
@@ -87,10 +70,36 @@ func (r *Reader) hedge(first *flight) bool {
 		}
 		return true
 	case v != verdict{} && v != verdict{partial: v.partial}:
-		look, _ := r.look(time.Now())
+		look, _ := r.look(r.c.now())
 		r.tail.failed(look, v.why())
 	}
 	return false
+}
+
+// other chooses the replica, of r.there, that is asked beside a flight that is slow,
+// and how long it is expected to take: where all take as long, asking another one is
+// no help. Negative: there is none.
+func (r *Reader) other(first *flight, now time.Time) (i int, usual time.Duration) {
+	r.there.find(r.c.roster.Load(), r.h, layout.Extent(first.from), now)
+	but, others := -1, r.there.full
+	for i := range r.there.replicas {
+		if r.there.replicas[i].peer == first.via.peer {
+			but = i
+			if i < r.there.full {
+				others--
+			}
+		}
+	}
+	who := anyReplica
+	if others > 0 {
+		who = fullReplica // a partial one is the less likely to have it
+	}
+	size := int(first.to - first.from)
+	i = r.there.pick(who, 0, but, &r.late, now, size, rand.Uint64())
+	if i >= 0 {
+		usual = r.there.replicas[i].path(0).expect(now, size)
+	}
+	return i, usual
 }
 
 // quorum asks every full replica that can be asked for the rest of the position's
@@ -171,7 +180,7 @@ func (r *Reader) race(flights []*flight, v *verdict) (winner *flight) {
 // slow notes how long flights have been on their way that have lost a race, so that
 // the next read does not choose their paths again. Their goroutines still have them.
 func (r *Reader) slow(running map[*flight]time.Time) {
-	now := time.Now()
+	now := r.c.now()
 	for f, since := range running {
 		if d := now.Sub(since); d >= r.c.cfg.HedgeDelay {
 			f.via.small.took(now.Sub(f.via.born), d)

@@ -103,6 +103,7 @@ func (r *Reader) start(pos, length uint64) {
 	r.ground()
 	r.rest, r.err = Batch{}, nil
 	r.tail.seek(pos, length)
+	r.here.places = &r.places
 	r.prefix = prefixAt(r.h, pos)
 	r.pos.Store(pos)
 	r.trace.born.Store(length)
@@ -225,7 +226,7 @@ func (r *Reader) delivered(data []byte, from Source) Batch {
 	b := Batch{Position: r.tail.pos, Data: data, Source: from}
 	r.tail.delivered(len(data), from)
 	if r.tail.rate > 0 {
-		r.tail.spent(time.Now(), len(data))
+		r.tail.spent(r.c.now(), len(data))
 	}
 	r.pos.Store(r.tail.pos)
 	r.c.count.delivered(from, len(data))

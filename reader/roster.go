@@ -31,6 +31,8 @@ type reach struct {
 	replicas []replica // full ones first
 	full     int       // how many are full ones
 	paths    int       // the most that are up to one of them
+	// places are where extents are known to be; nil: nowhere.
+	places *places
 	// backAt is when the first path to a full replica that rests is up again, if no
 	// full one can be asked; zero if none is connected.
 	backAt time.Time
@@ -102,6 +104,9 @@ func (h *reach) pick(who whom, level, but int, late *laggards, now time.Time, si
 		if i != but {
 			p := h.replicas[i].path(level)
 			o = option{tier: p.source, latency: p.expect(now, size)}
+			if h.places != nil {
+				_, o.known = h.places.find(p.epoch, h.extent)
+			}
 			others = others || late.n == 0 || !late.avoids(h.replicas[i].peer, now)
 		}
 		options = append(options, o)

@@ -18,6 +18,10 @@ type Stats struct {
 	// Requests counts everything that was asked of the cache: data, descriptor,
 	// identity and length-page reads, and durable reads.
 	Requests uint64
+	// Polls counts polls of all length pages that are followed, PageReads the reads of
+	// pages in them that were answered: one a page and poll, however many Readers there
+	// are, and another replica's now and then.
+	Polls, PageReads uint64
 	// Bytes counts what those moved; Delivered what Readers handed out.
 	Bytes, Delivered uint64
 	// DeliveredBy splits Delivered by source.
@@ -29,8 +33,6 @@ type Stats struct {
 	Failures map[string]uint64
 	// ReadBytes are the bytes of data reads and their descriptors, by source.
 	ReadBytes map[string]uint64
-	// PageReads counts length pages that were read.
-	PageReads uint64
 	// Connects counts connections made, by source; DialFailures those that a node
 	// offers, this host could have, and that could not be made.
 	Connects, DialFailures map[string]uint64
@@ -131,10 +133,9 @@ type counters struct {
 	readBytes, dialFailures                [sources]atomic.Uint64
 	// times are how long reads took, by source: see flight.timed and gate.readAt.
 	times [sources]spread.Histogram
-	// pollEvery is the poll interval at present, in nanoseconds; pageReads are the
-	// length pages that were read.
-	pollEvery atomic.Int64
-	pageReads atomic.Uint64
+	// pollEvery is the poll interval at present, in nanoseconds.
+	pollEvery        atomic.Int64
+	polls, pageReads atomic.Uint64
 	// durableHeld is for how long limits have held durable reads back, in nanoseconds.
 	durableHeld                        atomic.Int64
 	durables                           atomic.Int64 // durable reads that wait or are under way
@@ -173,11 +174,11 @@ func (c *counters) failed(from Source, r reason) {
 func (c *counters) delivered(from Source, n int) { c.deliveredBy[from].Add(uint64(n)) }
 
 func (c *counters) snapshot() Stats {
-	s := Stats{Requests: c.requests.Load(), Bytes: c.bytes.Load(),
+	s := Stats{Requests: c.requests.Load(), Bytes: c.bytes.Load(), Polls: c.polls.Load(), PageReads: c.pageReads.Load(),
 		Hedges: c.hedges.Load(), HedgeWins: c.hedgeWins.Load(), QuorumReads: c.quorums.Load(), PartialMisses: c.partialMisses.Load(),
 		Fills: c.fills.Load(), FillFailures: c.fillFailures.Load(),
 		Reads: bySource(&c.reads), DeliveredBy: bySource(&c.deliveredBy),
-		ReadBytes: bySource(&c.readBytes), PageReads: c.pageReads.Load(), DialFailures: bySource(&c.dialFailures), QPErrors: c.qpErrors.snapshot(),
+		ReadBytes: bySource(&c.readBytes), DialFailures: bySource(&c.dialFailures), QPErrors: c.qpErrors.snapshot(),
 		Failures: bySource(&c.failures), Connects: bySource(&c.connects), Retries: map[string]uint64{}}
 	for r := range reasons {
 		s.Retries[reason(r).String()] = c.retries[r].Load()

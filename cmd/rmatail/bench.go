@@ -17,6 +17,7 @@ type benchCmd struct {
 	Read    benchReadCmd    `cmd:"" help:"Reads over shm, rdma and tcp next to the floor of each on this machine."`
 	Fanout  benchFanoutCmd  `cmd:"" help:"One producer and up to 512 consumers, over shm, rdma and tcp, next to redis, JetStream, nginx and memcached."`
 	Sink    benchSinkCmd    `cmd:"" help:"50,000 records into one slow sink: a goroutine each, queues, batches, our appender."`
+	Scale   benchScaleCmd   `cmd:"" help:"The published experiments with thousands of consumers, in virtual time."`
 	Logging benchLoggingCmd `cmd:"" help:"What lines logged per request cost a service that answers reads."`
 	Scrape  benchScrapeCmd  `cmd:"" help:"What it costs a node's reads that its metrics are scraped and its page is open."`
 }

@@ -39,6 +39,7 @@ type cli struct {
 	Demo    demoCmd    `cmd:"" help:"Append a real log here, follow it with several processes, and check every byte."`
 	Bench   benchCmd   `cmd:"" help:"Measure reads against their floors, what queues and batches do for producers, and what logging costs."`
 	Advise  adviseCmd  `cmd:"" help:"Say from measurements whether producers need a queue, and how large."`
+	Plan    planCmd    `cmd:"" help:"Compute requests, network and memory of a cluster from what it is to carry."`
 	Doctor  doctorCmd  `cmd:"" help:"Find out what keeps this host from reading over RDMA, and how to mend it."`
 	Cluster clusterCmd `cmd:"" help:"Check the file that describes a cluster."`
 	Trace   traceCmd   `cmd:"" help:"Follow RDMA connections in captured packets: latency, losses, refusals."`
