@@ -5,7 +5,7 @@
 //
 // It is closed formulas, each of which it can print with its numbers. What they say of
 // requests and bytes is held against bench/scale, where the reader's own code decides
-// (a test of that package: requests within 8 %, what is moved beside the useful bytes within 5 %).
+// (a test of that package: requests within 8 %, what is moved beside the useful bytes within 10 %).
 //
 // All of it is means: a card that is asked by many at once has queues, which bench/scale
 // shows and this does not.
