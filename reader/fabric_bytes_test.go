@@ -132,7 +132,7 @@ func bytesPerUseful(t *testing.T, poll, every time.Duration, shards int, most fl
 	if useful < uint64(shards)*(total-record) {
 		t.Errorf("%d bytes delivered of %d shards of %d", useful, shards, total)
 	}
-	if pages > polls {
+	if pages > polls+1+polls/20 { // an entry that was read half old, half new is read again
 		t.Errorf("%d page reads in %d polls", pages, polls)
 	}
 	extents := uint64(shards) * (total/layout.ExtentSize + 1)

@@ -128,7 +128,7 @@ func ipLengths(ip []byte) (size, total int, err error) {
 	if ip[0]>>4 == 4 && binary.BigEndian.Uint16(ip[6:])&0x2000 != 0 {
 		return 0, 0, fmt.Errorf("%w: fragment", ErrHeaders)
 	}
-	if udp := int(binary.BigEndian.Uint16(ip[size+4:])); udp != total-size {
+	if udp := int(binary.BigEndian.Uint16(ip[size+4:])); udp != total-size || udp < udpSize {
 		return 0, 0, fmt.Errorf("%w: UDP says %d bytes, IP %d", ErrTruncated, udp, total-size)
 	}
 	return size, total, nil
