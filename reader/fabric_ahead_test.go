@@ -47,3 +47,39 @@ func TestFabricReadsAhead(t *testing.T) {
 		})
 	}
 }
+
+// TestFabricHoleAhead: where a flight ahead finds a hole, nothing is fetched after it. It
+// ended where it began, and what came after it began there too: a Reader once went in
+// circles, without letting time pass.
+func TestFabricHoleAhead(t *testing.T) {
+	for _, names := range [][]string{{"a"}, {"a", "b", "c"}, {"a", "b", "c", "d", "e", "f", "g", "h", "i"}} {
+		t.Run(fmt.Sprint(len(names)), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const held, lost = 20, 3 // extents
+				s := newSite(t, siteNodes(names...), 32<<20, FromTCP)
+				defer s.c.Close()
+				s.append(held * layout.ExtentSize)
+				s.deafen(true, names...)
+				s.append(lost * layout.ExtentSize)
+				s.deafen(false, names...)
+				s.append(held * layout.ExtentSize)
+				s.publish(0)
+				r := openAt(t, s.c, Earliest())
+				defer r.Close()
+				for r.Position() < (2*held+lost)*layout.ExtentSize {
+					<-time.After(time.Millisecond) // the consumer's work
+					b, err := r.Next(t.Context())
+					if err != nil || wrongAt(b.Data, b.Position) >= 0 {
+						t.Fatalf("%d bytes at %d from %v, %v", len(b.Data), b.Position, b.Source, err)
+					}
+					if n := s.c.Stats().QuorumReads; n > 20*lost {
+						t.Fatalf("%d quorum reads at %d", n, b.Position)
+					}
+				}
+				if st := s.c.Stats(); st.DeliveredBy["durable"] < lost*layout.ExtentSize {
+					t.Errorf("%d bytes from the store, %d are nowhere else", st.DeliveredBy["durable"], lost*layout.ExtentSize)
+				}
+			})
+		})
+	}
+}
