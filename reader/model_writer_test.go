@@ -32,7 +32,6 @@ type modelWriter struct {
 	epochs    []int      // of the nodes, as last seen
 	suspended []time.Time
 	missed    []missedPut
-	failures  int
 }
 
 type phase int

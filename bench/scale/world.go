@@ -74,11 +74,10 @@ type counts struct {
 
 // storeLoad is the durable store's in each 100 ms, for its peak.
 type storeLoad struct {
-	slot        int64
-	now, peak   float64
-	statsNow    float64
-	statsPeak   float64
-	readsInSlot int64
+	slot      int64
+	now, peak float64
+	statsNow  float64
+	statsPeak float64
 }
 
 const storeSlot = 100 * time.Millisecond

@@ -19,10 +19,9 @@ type model struct {
 }
 
 type request struct {
-	e       *entry
-	off     uint64
-	data    []byte
-	settled bool // the window has its answer, or was told that there is none
+	e    *entry
+	off  uint64
+	data []byte
 }
 
 func (m *model) carryOut(r *request) error {

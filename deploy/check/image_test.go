@@ -89,7 +89,7 @@ func TestRealImage(t *testing.T) {
 	stages, args := dockerfile(t)
 	dir := t.TempDir()
 	base := filepath.Join(dir, "debian")
-	must(t, exec.CommandContext(ctx, debootstrap, "--variant=minbase", args["DEBIAN"], base))
+	must(t, exec.CommandContext(ctx, debootstrap, append([]string{"--variant=minbase", args["DEBIAN"], base}, mirror(args["DEBIAN"])...)...))
 	host(t, base)
 
 	built := map[string]*image{}
@@ -111,6 +111,20 @@ func TestRealImage(t *testing.T) {
 		built[s.Name], last = im, im
 	}
 	serve(ctx, t, last)
+}
+
+// mirror is where this machine has the release's packages from, if it does; debootstrap has a default.
+func mirror(release string) []string {
+	out, err := exec.Command("apt-get", "indextargets", "--format", "$(SITE) $(RELEASE)", "Created-By: Packages").Output()
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(out)) {
+		if site, of, _ := strings.Cut(strings.TrimSpace(line), " "); of == release && strings.HasPrefix(site, "http") {
+			return []string{site}
+		}
+	}
+	return nil
 }
 
 // host gives a root the ways of this machine to packages.

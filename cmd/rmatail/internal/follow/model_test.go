@@ -24,10 +24,9 @@ type disk struct {
 }
 
 type inode struct {
-	ino   uint64
-	data  []byte
-	links int
-	open  int
+	ino  uint64
+	data []byte
+	open int
 }
 
 func (d *disk) create(name string) *inode {
