@@ -2,6 +2,7 @@ package reader
 
 import (
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/rmatail/rmatail/fallback/wire"
@@ -101,6 +102,7 @@ func (p *poller) keep(g *page, v *visit) {
 			return
 		}
 		if rest == 0 {
+			runtime.Gosched() // who has been woken goes first, and then the next question
 			continue
 		}
 		timer.Reset(rest)
