@@ -50,6 +50,12 @@ type waker interface {
 	PostWhen(until, deadline time.Time) error
 }
 
+// summer is a batch whose reads are copies by this process, which can sum each chunk as it
+// passes: see package crccopy.
+type summer interface {
+	AddSums(offset uint64, n int) (data []byte, sums []uint32)
+}
+
 // spinner is a batch that can post and wait a little in one call to the device.
 type spinner interface {
 	PostSpin(deadline time.Time) error
