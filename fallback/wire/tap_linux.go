@@ -4,8 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 const taps = true
@@ -13,11 +12,11 @@ const taps = true
 // get reads what is there, and reports whether that ends the read.
 func (t *tap) get(fd uintptr) bool {
 	for {
-		n, err := unix.Read(int(fd), t.into)
+		n, err := syscall.Read(int(fd), t.into)
 		switch {
-		case err == unix.EINTR:
+		case err == syscall.EINTR:
 			continue
-		case err == unix.EAGAIN:
+		case err == syscall.EAGAIN:
 			return false
 		case err != nil:
 			t.err = &net.OpError{Op: "read", Net: t.conn.RemoteAddr().Network(), Source: t.conn.LocalAddr(), Addr: t.conn.RemoteAddr(), Err: os.NewSyscallError("read", err)}
