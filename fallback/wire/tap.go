@@ -22,15 +22,18 @@ type tap struct {
 
 	began time.Time     // when this read found nothing; zero: it has not
 	usual time.Duration // moving average of how long that takes
-	slept uint          // reads that went to sleep at once
+	slept uint          // reads in a row that went to sleep at once
+	until uint          // how many of them there are to be before one tries again all the same
 }
 
 const (
 	// tapSpin is the longest that a read tries again.
 	tapSpin = 50 * time.Microsecond
-	// tapProbe is how many reads in a row go to sleep at once before one tries again all the
-	// same: one that sleeps looks slower than it was.
-	tapProbe = 32
+	// One of tapProbe reads in a row that would go to sleep at once tries again all the same, as
+	// one that sleeps looks slower than it was; while that is in vain, one of ever more, up
+	// to tapProbeMost.
+	tapProbe     = 32
+	tapProbeMost = 2048
 )
 
 func newTap(conn net.Conn) *tap {
@@ -83,12 +86,14 @@ func (t *tap) attempt(fd uintptr) (done bool) {
 // budget returns how long a read tries again.
 func (t *tap) budget() time.Duration {
 	if t.usual <= tapSpin {
+		t.until = tapProbe
 		return min(2*t.usual+time.Microsecond, tapSpin)
 	}
-	if t.slept++; t.slept%tapProbe == 0 {
-		return tapSpin
+	if t.slept++; t.slept < t.until {
+		return 0
 	}
-	return 0
+	t.slept, t.until = 0, min(2*t.until, tapProbeMost)
+	return tapSpin
 }
 
 // took takes how long a read has waited. A long one counts as slow, and not as long.

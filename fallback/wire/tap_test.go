@@ -108,13 +108,13 @@ func TestTapBudget(t *testing.T) {
 		tap.took(time.Second)
 	}
 	tried := 0
-	for range 10 * tapProbe {
+	for range 4 * tapProbeMost {
 		if tap.budget() > 0 {
 			tried++
 		}
 	}
-	if tried != 10 {
-		t.Errorf("%d of %d reads try again when waits are long", tried, 10*tapProbe)
+	if tried < 6 || tried > 12 { // after 32, 64 and so on
+		t.Errorf("%d of %d reads try again when waits are long", tried, 4*tapProbeMost)
 	}
 	for range 20 { // and it comes back
 		tap.took(10 * time.Microsecond)
