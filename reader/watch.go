@@ -18,7 +18,8 @@ type watch struct {
 	stale   bool      // a poll has found news meanwhile
 	pollAt  time.Time // next poll while it is on
 	good    []*follow // the page's shards when it was read last and all was well: who may be waited for
-	pace    time.Duration
+	pace    time.Duration // the least between news, on average
+	due     time.Time     // when the next may be asked for, by that
 	news    time.Time     // when it last brought some
 	retryAt time.Time     // polled until then: it did not work
 	rest    time.Duration // from the last such time
@@ -32,9 +33,9 @@ const (
 	// watchRest is for how long a node is polled that refuses to wait: for a limit of
 	// its own, most likely.
 	watchRest = time.Second
-	// While news comes sooner than after watchGap, pages rest PollMin between it, and
-	// up to watchGap while it is more than watchMuch bytes each time: of many bytes at
-	// once each costs less.
+	// While news comes sooner than after watchGap, it is taken once in PollMin, and in up
+	// to watchGap while it is more than watchMuch bytes each time: of many bytes at once
+	// each costs less.
 	watchGap  = 4 * time.Millisecond
 	watchMuch = 8 << 10
 )
@@ -210,7 +211,8 @@ func (w *watch) advance(now time.Time, grown uint64, least time.Duration) time.D
 		w.pace = min(max(2*w.pace, least), most)
 	}
 	w.news = now
-	return w.pace
+	w.due = latest(w.due.Add(w.pace), now)
+	return w.due.Sub(now)
 }
 
 // seen takes that the page was read, by a watch or a poll: all is well with it, or is
