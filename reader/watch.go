@@ -13,11 +13,11 @@ import (
 // is watched has a goroutine; all here is the poller's, guarded by its lock.
 type watch struct {
 	on      bool
-	v       *visit    // the goroutine's while it is on
-	shards  []*follow // whose lengths it is about
-	stale   bool      // a poll has found news meanwhile
-	pollAt  time.Time // next poll while it is on
-	good    []*follow // the page's shards when it was read last and all was well: who may be waited for
+	v       *visit        // the goroutine's while it is on
+	shards  []*follow     // whose lengths it is about
+	stale   bool          // a poll has found news meanwhile
+	pollAt  time.Time     // next poll while it is on
+	good    []*follow     // the page's shards when it was read last and all was well: who may be waited for
 	pace    time.Duration // the least between news, on average
 	due     time.Time     // when the next may be asked for, by that
 	news    time.Time     // when it last brought some
@@ -212,7 +212,10 @@ func (w *watch) advance(now time.Time, grown uint64, least time.Duration) time.D
 	}
 	w.news = now
 	w.due = latest(w.due.Add(w.pace), now)
-	return w.due.Sub(now)
+	if rest := w.due.Sub(now); rest > w.pace/2 { // short ones add up: Go rounds them up (golang/go#53824)
+		return rest
+	}
+	return 0
 }
 
 // seen takes that the page was read, by a watch or a poll: all is well with it, or is
