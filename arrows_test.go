@@ -68,7 +68,7 @@ var arrows = map[string][]string{
 	"bench":                       {},
 	"bench/child":                 {xsys},
 	"bench/fanout":                {"bench", "bench/child", "reader", "rdma", "rdma/local", "fallback/wire", "fallback/durable", "chunkstore/layout", plot, histogram, xsys},
-	"bench/read":                  {"bench", "reader", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", plot, histogram, xsys},
+	"bench/read":                  {"bench", "bench/child", "reader", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/layout", plot, histogram, xsys},
 	"bench/sink":                  {"bench", "producer", "fallback/durable", "fallback/wire", "chunkstore/layout", plot, xsys},
 	"bench/chaos":                 {},
 	"plan":                        {"reader", "chunkstore/layout"},
