@@ -49,16 +49,6 @@ type queue struct {
 	}
 }
 
-// blocked is a producer that waits for room. It is granted under the lock, in the
-// order of arrival: its record is copied in for it.
-type blocked struct {
-	off   uint64
-	p     []byte
-	ack   Ack
-	err   error
-	ready chan struct{} // capacity 1
-}
-
 func newQueue(cfg Config, m *metrics) *queue {
 	q := &queue{
 		name: cfg.name(), policy: cfg.Policy, limits: cfg.Limits, log: cfg.Logger, metrics: m,
@@ -115,29 +105,6 @@ const (
 	noWait
 )
 
-// await waits for a grant.
-func (q *queue) await(ctx context.Context, w *blocked) (Ack, error) {
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
-		q.mu.Lock()
-		i := slices.Index(q.mu.blocked, w)
-		if i >= 0 {
-			q.mu.blocked = slices.Delete(q.mu.blocked, i, i+1)
-			q.grant(time.Now()) // it may have held up smaller ones
-		}
-		q.mu.Unlock()
-		if i >= 0 {
-			return Ack{}, fmt.Errorf("queue of %s is full, nothing was appended: %w", q.name, ctx.Err())
-		}
-		<-w.ready // granted in the moment of giving up: the record is queued
-	}
-	k, err := w.ack, w.err
-	w.p, w.ack, w.err = nil, Ack{}, nil
-	q.spares.Put(w)
-	return k, err
-}
-
 // fits reports whether there is room for n more bytes. A record that is larger
 // than the whole queue waits alone. The caller holds mu, as in all below.
 func (q *queue) fits(n int) bool {
@@ -163,55 +130,6 @@ func (q *queue) add(off uint64, p []byte, now time.Time) Ack {
 	q.mu.gauge.depth(q.mu.records, q.mu.bytes)
 	q.stir()
 	return k
-}
-
-// grant lets blocked producers in, as far as there is room.
-func (q *queue) grant(now time.Time) {
-	i := 0
-	for i < len(q.mu.blocked) && q.fits(len(q.mu.blocked[i].p)) {
-		w := q.mu.blocked[i]
-		w.ack = q.add(w.off, w.p, now)
-		w.ready <- struct{}{}
-		i++
-	}
-	q.mu.blocked = slices.Delete(q.mu.blocked, 0, i)
-}
-
-// dropNewest refuses a record. It unlocks mu.
-func (q *queue) dropNewest(now time.Time) error {
-	q.mu.gauge.dropped[DropNewest]++
-	report := q.mu.gauge.report(1, now)
-	q.mu.Unlock()
-	q.dropped(DropNewest, 1, report)
-	return q.full
-}
-
-// dropOldest drops what has waited longest until the record fits. It unlocks mu.
-func (q *queue) dropOldest(off uint64, p []byte, now time.Time) Ack {
-	n := 0
-	for !q.fits(len(p)) {
-		b := q.unqueue()
-		n += b.n
-		b.resolve(layout.Shard{}, 0, q.full)
-		q.recycle(b)
-	}
-	q.mu.gauge.dropped[DropOldest] += uint64(n)
-	report := q.mu.gauge.report(n, now)
-	k := q.add(off, p, now)
-	q.mu.Unlock()
-	q.dropped(DropOldest, n, report)
-	return k
-}
-
-// dropped counts n drops, and logs as many as report says.
-func (q *queue) dropped(p Policy, n, report int) {
-	if n > 0 {
-		q.metrics.drops.WithLabelValues(p.String()).Add(float64(n))
-	}
-	if report > 0 {
-		q.log.Warn("records dropped: the queue was full", "shard", q.name, "records", report, "policy", p,
-			"queue_records", q.limits.QueueRecords, "queue_bytes", q.limits.QueueBytes)
-	}
 }
 
 // unqueue takes the oldest batch out of the queue.

@@ -19,6 +19,22 @@ func newNIC(limit int64) *nic {
 	return &nic{wanted: budget{limit: limit - limit/2}, ahead: budget{limit: limit / 2}}
 }
 
+// spares pays for a flight beside one that is slow if there is something left, of either
+// half: nobody waits for one while what he waits for is on its way. n
+// may be nil.
+func (n *nic) spares(f *flight, bytes int64) bool {
+	if n == nil {
+		return true
+	}
+	for _, b := range [...]*budget{&n.wanted, &n.ahead} {
+		if b.try(bytes) {
+			f.pay(b, bytes)
+			return true
+		}
+	}
+	return false
+}
+
 // budget bounds the bytes that are on their way at once. Who waits for some is served
 // in order: none starves. Any number of goroutines may use it.
 type budget struct {

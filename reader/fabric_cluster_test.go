@@ -33,12 +33,20 @@ func replicasLost(t *testing.T, as Source, lost []string) {
 	defer tailing.Close()
 	defer catching.Close()
 	var all sync.WaitGroup
+	back := make(chan struct{})
 	all.Go(func() {
 		s.siteWriter.run(1, third)
 		s.kill(lost...)
 		s.siteWriter.run(2, 2*third)
 		s.restart(0, lost...)
+		close(back)
 		s.siteWriter.run(3, 3*third)
+	})
+	all.Go(func() { // the others may never ask an empty one for what it lacks: this one does, of 96 extents
+		<-back
+		late := openAt(t, s.c, Earliest())
+		defer late.Close()
+		s.delays(late, 2*third)
 	})
 	var before, after []time.Duration
 	all.Go(func() {

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/rdma/local"
 )
 
 // TestFabricRate: a Reader with a rate takes no more, whether its bytes come from
@@ -100,4 +103,77 @@ func TestFabricBytesInFlight(t *testing.T) {
 		}
 		t.Logf("took %v to %v, at most %d bytes", least, longest, most)
 	})
+}
+
+// TestFabricHedgeBesideABudget: a replica does not answer, and the bytes that were asked of
+// it are all that may be on their way. The second replica is asked all the same.
+func TestFabricHedgeBesideABudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, siteNodes("a", "b", "c"), 16<<20, FromTCP, func(c *Config) { c.ReadTimeout = 10 * time.Second })
+		defer s.c.Close()
+		n := newNIC(16 << 10)
+		for _, p := range s.c.roster.Load().peers {
+			for _, via := range p.paths(time.Now()) {
+				via.nic = n
+			}
+		}
+		s.append(4096)
+		s.publish(0)
+		r := openAt(t, s.c, Earliest())
+		defer r.Close()
+		s.delays(r, 4096)
+		s.mix(faults{deadline: 1}, used(s.c))
+		for i := range 20 { // until it is asked
+			s.append(4096)
+			s.publish(0)
+			if !n.wanted.try(4096) { // others' bytes: what is left is enough for one
+				t.Fatalf("round %d: %d bytes are not given back", i, n.wanted.mu.used)
+			}
+			d, _ := s.delays(r, s.pos)
+			n.wanted.give(4096)
+			if most := 2*s.c.cfg.HedgeDelay + s.c.cfg.PollMax + 10*time.Millisecond; percentile(d, 100) > most {
+				t.Fatalf("round %d: delivered after %v, want at most %v", i, percentile(d, 100), most)
+			}
+			<-time.After(s.c.cfg.ReadTimeout + time.Second) // what lost is given back, and what has failed rests no more
+		}
+		if st := s.c.Stats(); st.HedgeWins == 0 {
+			t.Errorf("the replica that does not answer was never asked: %+v", st)
+		}
+	})
+}
+
+// TestFabricFlightKeepsItsBudget: for which there is no memory, so that a smaller one is
+// tried: that is paid for as well.
+func TestFabricFlightKeepsItsBudget(t *testing.T) {
+	b := newFlightBench(t, 3*layout.ExtentSize)
+	n := newNIC(1 << 20)
+	b.via.memory, b.via.nic = shortOfMemory{b.via.memory, smallFlight}, n
+	c := bareCluster(t, b.store)
+	defer c.Close()
+	r := &Reader{c: c}
+	r.ctx = t.Context()
+	o := b.order(0, prefixAt(b.hash(), 0), 1<<20)
+	if err := r.launch(&b.f, o, time.Now()); err != nil || b.f.size != smallFlight {
+		t.Fatalf("%v, a batch of %d bytes, want a small one", err, b.f.size)
+	}
+	if n.wanted.mu.used == 0 {
+		t.Error("a flight is on its way that nothing was paid for")
+	}
+	b.f.release()
+	if n.wanted.mu.used != 0 {
+		t.Errorf("%d bytes are never given back", n.wanted.mu.used)
+	}
+}
+
+// shortOfMemory has no batches of more than most bytes.
+type shortOfMemory struct {
+	memory
+	most int
+}
+
+func (m shortOfMemory) newBatch(size int) (batch, error) {
+	if size > m.most {
+		return nil, local.ErrNoBuffers
+	}
+	return m.memory.newBatch(size)
 }

@@ -104,7 +104,8 @@ func cut(from, to, length uint64) uint64 {
 	return min(to, length)
 }
 
-// start begins to carry out an order. After an error nothing is on its way.
+// start begins to carry out an order. After an error nothing is on its way, and what the
+// flight has of a budget is still its own.
 func (f *flight) start(o order, known *places) error {
 	f.order, f.n, f.next, f.extents, f.unknown, f.located, f.err = o, 0, 0, 0, 0, 0, nil
 	err := f.room(int(o.to - o.from))
@@ -112,7 +113,8 @@ func (f *flight) start(o order, known *places) error {
 		err = f.locate(known)
 	}
 	if err != nil {
-		f.end(err)
+		f.drop()
+		f.err = err
 	}
 	return err
 }

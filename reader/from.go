@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
+	"github.com/rmatail/rmatail/rdma"
 )
 
 // From says where a Reader begins.
@@ -39,15 +41,15 @@ func At(pos uint64) From { return From{fromPosition, pos} }
 func Last(n uint64) From { return From{fromLast, n} }
 
 // errEarliest is returned when the first kept position cannot be learnt.
-var errEarliest = errors.New("first kept position unknown, as the durable store is out of reach; begin with Latest or Last, or set Config.Dir (--dir)")
+var errEarliest = errors.New("first kept position unknown; begin with Latest or Last, or set Config.Dir (--dir)")
 
-// resolve turns f into a position. known is false when only the cache answered,
-// which does not know the first kept position.
-func (f From) resolve(shard string, i durable.Info, known bool) (uint64, error) {
+// resolve turns f into a position. away is why the store has not answered but the
+// cache, which does not know the first kept position; nil: it has.
+func (f From) resolve(shard string, i durable.Info, away error) (uint64, error) {
 	switch f.kind {
 	case fromEarliest:
-		if !known {
-			return 0, fmt.Errorf("%s: %w", shard, errEarliest)
+		if away != nil {
+			return 0, fmt.Errorf("%s: %w: %w", shard, errEarliest, away)
 		}
 		return i.First, nil
 	case fromLatest:
@@ -67,29 +69,70 @@ func (f From) resolve(shard string, i durable.Info, known bool) (uint64, error) 
 // begin resolves from. A store that this host sees late (a network file system, or
 // the bytes that a writer on another host has not flushed) may be behind what the
 // cache has published and a consumer has dealt with: that is not beyond the end.
-func (c *Cluster) begin(s layout.Shard, from From, i durable.Info, known bool) (uint64, error) {
-	pos, err := from.resolve(s.String(), i, known)
+func (c *Cluster) begin(s layout.Shard, from From, i durable.Info, away error) (uint64, error) {
+	pos, err := from.resolve(s.String(), i, away)
 	if !errors.Is(err, ErrBeyond) {
 		return pos, err
 	}
 	if e := c.lookUp(s, i.Incarnation); e.Length > i.Length {
 		i.Length = e.Length
-		return from.resolve(s.String(), i, known)
+		return from.resolve(s.String(), i, away)
 	}
 	return pos, err
 }
 
-// info asks the store about a shard, and the cache when the store is away.
-func (c *Cluster) info(ctx context.Context, s layout.Shard) (i durable.Info, known bool, err error) {
-	if c.ctx.Err() != nil {
-		return i, false, ErrClosed
+const (
+	// A node that sheds load is asked again after rests that grow by doubling from the
+	// first to the last, drawn from all of that: Readers are opened many at once.
+	busyRestMin = 5 * time.Millisecond
+	busyRestMax = 250 * time.Millisecond
+)
+
+// info asks the store about a shard, and the cache when the store is away: away says
+// why. A store that sheds load is asked again until ctx ends, or for durableTimeout if
+// that does not, when the cache does not know enough to begin from.
+func (c *Cluster) info(ctx context.Context, s layout.Shard, from From) (i durable.Info, away, err error) {
+	began := time.Now()
+	if _, ends := ctx.Deadline(); !ends {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, durableTimeout)
+		defer cancel()
 	}
-	i, err = c.gate.store.Stat(ctx, s.String())
-	if err == nil || errors.Is(err, wire.ErrUnknownShard) {
-		return i, true, err
+	rest := rdma.Backoff{Min: busyRestMin, Max: busyRestMax}
+	var shed error
+	for {
+		if c.ctx.Err() != nil {
+			return i, nil, ErrClosed
+		}
+		i, err = c.gate.store.Stat(ctx, s.String())
+		if err == nil || errors.Is(err, wire.ErrUnknownShard) {
+			return i, nil, err
+		}
+		busy := errors.Is(err, wire.ErrBusy)
+		if shed != nil && !busy { // ctx has ended, most likely, but that is not the cause
+			err = fmt.Errorf("%w, after %s: %w", shed, time.Since(began).Round(time.Millisecond), err)
+		}
+		if !busy || from.kind != fromEarliest {
+			if e := c.lookUp(s, 0); e.Incarnation != 0 {
+				return durable.Info{Incarnation: e.Incarnation, Length: e.Length, Sealed: e.Flags&layout.FlagSealed != 0}, err, nil
+			}
+		}
+		if !busy || !c.rests(ctx, rest.Next(nil)) {
+			return i, nil, fmt.Errorf("%s: %w", s, err)
+		}
+		shed = err
 	}
-	if e := c.lookUp(s, 0); e.Incarnation != 0 {
-		return durable.Info{Incarnation: e.Incarnation, Length: e.Length, Sealed: e.Flags&layout.FlagSealed != 0}, false, nil
+}
+
+// rests waits for d; false: ctx ends sooner, or the Cluster does.
+func (c *Cluster) rests(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-c.stop:
 	}
-	return i, false, fmt.Errorf("%s: %w", s, err)
+	return false
 }

@@ -49,12 +49,18 @@ func (r *Reader) hedge(first *flight) bool {
 	if i < 0 {
 		return r.await(first)
 	}
-	if landed, err := first.awaitFor(max(r.c.cfg.HedgeDelay, 2*usual)); landed {
-		return r.arrived(first, err)
-	}
 	o := r.order(&r.there, &r.there.replicas[i], 0, first.pub, first.from, first.to, r.prefix)
 	second := r.c.hangar.take()
-	if err := r.launch(second, o, now); err != nil {
+	for d := max(r.c.cfg.HedgeDelay, 2*usual); ; d += r.c.cfg.HedgeDelay {
+		if landed, err := first.awaitFor(d); landed {
+			r.c.hangar.put(second)
+			return r.arrived(first, err)
+		}
+		if o.via.nic.spares(second, o.cost()) {
+			break
+		}
+	}
+	if err := r.begin(second, o, now); err != nil {
 		r.c.failed(second, err)
 		r.c.hangar.put(second)
 		return r.await(first)

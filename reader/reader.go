@@ -65,18 +65,20 @@ func Rate(bytesPerSecond int64) Option {
 	return func(r *Reader) { r.tail.rate = max(bytesPerSecond, 0) }
 }
 
-// Reader opens a shard ("stream/NNNN"). ctx bounds the look-up. Errors match
-// wire.ErrUnknownShard, ErrGap and ErrBeyond among others.
+// Reader opens a shard ("stream/NNNN"). ctx bounds the look-up, which a node that sheds
+// load makes last longer: it is asked again until ctx ends, or for 5 s if that has no
+// deadline. Errors match wire.ErrUnknownShard, ErrGap, ErrBeyond, and wire.ErrBusy
+// among others.
 func (c *Cluster) Reader(ctx context.Context, shard string, from From, options ...Option) (*Reader, error) {
 	s, err := layout.ParseShard(shard)
 	if err != nil {
 		return nil, err
 	}
-	info, known, err := c.info(ctx, s)
+	info, away, err := c.info(ctx, s, from)
 	if err != nil {
 		return nil, err
 	}
-	pos, err := c.begin(s, from, info, known)
+	pos, err := c.begin(s, from, info, away)
 	if err != nil {
 		return nil, err
 	}
@@ -277,14 +279,14 @@ func (r *Reader) Seek(ctx context.Context, from From) error {
 		return ErrClosed
 	}
 	defer r.leave()
-	info, known, err := r.c.info(ctx, r.f.shard)
+	info, away, err := r.c.info(ctx, r.f.shard, from)
 	if err != nil {
 		return err
 	}
 	if !r.f.info(info) {
 		return fmt.Errorf("%s: %w", r.f.key.name, ErrRecreated)
 	}
-	pos, err := r.c.begin(r.f.shard, from, info, known)
+	pos, err := r.c.begin(r.f.shard, from, info, away)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ func (r *Reader) resort(ctx context.Context, a action, v view) (b Batch, ok bool
 			r.ground()
 			r.askBytes(a)
 		case r.f.claimStat(v.now, v.blind): // one Reader of many asks
+			r.ground()
 			r.askLength()
 		default:
 			return b, false, nil

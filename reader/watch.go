@@ -14,12 +14,13 @@ import (
 // is watched has a goroutine; all here is the poller's, guarded by its lock.
 type watch struct {
 	on      bool
-	v       *visit    // the goroutine's while it is on
-	shards  []*follow // whose lengths it is about
-	stale   bool      // a poll has found news meanwhile
-	pollAt  time.Time // next poll while it is on
-	good    []*follow // the page's shards when it was read last and all was well: who may be waited for
-	pace    time.Duration
+	v       *visit        // the goroutine's while it is on
+	shards  []*follow     // whose lengths it is about
+	stale   bool          // a poll has found news meanwhile
+	pollAt  time.Time     // next poll while it is on
+	good    []*follow     // the page's shards when it was read last and all was well: who may be waited for
+	pace    time.Duration // the least between news, on average
+	due     time.Time     // when the next may be asked for, by that
 	news    time.Time     // when it last brought some
 	retryAt time.Time     // polled until then: it did not work
 	rest    time.Duration // from the last such time
@@ -33,9 +34,9 @@ const (
 	// watchRest is for how long a node is polled that refuses to wait: for a limit of
 	// its own, most likely.
 	watchRest = time.Second
-	// While news comes sooner than after watchGap, pages rest PollMin between it, and
-	// up to watchGap while it is more than watchMuch bytes each time: of many bytes at
-	// once each costs less.
+	// While news comes sooner than after watchGap, it is taken once in PollMin, and in up
+	// to watchGap while it is more than watchMuch bytes each time: of many bytes at once
+	// each costs less.
 	watchGap  = 4 * time.Millisecond
 	watchMuch = 8 << 10
 )
@@ -188,7 +189,7 @@ func (p *poller) woken(g *page, v *visit) (rest time.Duration, on bool) {
 	default:
 		w.rest, w.hint.size = 0, 0
 	}
-	g.asked = 0 // as when a poll begins: the one that has just answered may be asked again
+	g.asked = 0 // no poll is under way: who has just answered may be asked again
 	w.on = p.c.ctx.Err() == nil && !w.stale && p.prepare(g, v, now.Add(rest))
 	if !w.on {
 		v.release()
@@ -212,7 +213,11 @@ func (w *watch) advance(now time.Time, grown uint64, least time.Duration) time.D
 		w.pace = min(max(2*w.pace, least), most)
 	}
 	w.news = now
-	return w.pace
+	w.due = latest(w.due.Add(w.pace), now)
+	if rest := w.due.Sub(now); rest > w.pace/2 { // short ones add up: Go rounds them up (golang/go#53824)
+		return rest
+	}
+	return 0
 }
 
 // seen takes that the page was read, by a watch or a poll: all is well with it, or is

@@ -33,7 +33,10 @@ type Process struct {
 func Start(args ...string) (*Process, error) {
 	p := command(args)
 	separate(p.cmd)
-	return p, p.start(func() error { return p.stdin.Close() })
+	if err := p.start(func() error { return p.stdin.Close() }); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // StartForeign starts a program that knows nothing of us: it is stopped by SIGTERM
@@ -41,7 +44,10 @@ func Start(args ...string) (*Process, error) {
 func StartForeign(args ...string) (*Process, error) {
 	p := command(args)
 	bind(p.cmd)
-	return p, p.start(func() error { return errors.Join(p.stdin.Close(), p.cmd.Process.Signal(syscall.SIGTERM)) })
+	if err := p.start(func() error { return errors.Join(p.stdin.Close(), p.cmd.Process.Signal(syscall.SIGTERM)) }); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func command(args []string) *Process {
@@ -108,6 +114,9 @@ func (p *Process) listen() {
 
 // PID is the child's process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Ended is closed when the child has ended.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // Line waits for the child's next line of output.
 func (p *Process) Line(ctx context.Context, patience time.Duration) (string, error) {

@@ -71,7 +71,14 @@ func TestRealForeign(t *testing.T) {
 	if err := p.Stop(); err == nil || time.Since(began) > StopTime/2 {
 		t.Errorf("%v after %s", err, time.Since(began))
 	}
-	if _, err := Start("/no/such/program"); err == nil {
-		t.Error("started")
+	select {
+	case <-p.Ended():
+	default:
+		t.Error("it has not ended, and was stopped")
+	}
+	for _, start := range []func(...string) (*Process, error){Start, StartForeign} {
+		if p, err := start("/no/such/program"); err == nil || p != nil { // nobody can stop what was not started
+			t.Errorf("%v, %v", p, err)
+		}
 	}
 }

@@ -60,14 +60,10 @@ func (a *appends) close() error {
 type readers struct {
 	s        spec
 	clusters []*reader.Cluster
-	opening  chan struct{} // a node sheds questions about shards that come all at once
 }
 
-// openingMost Readers are opened at once.
-const openingMost = 4
-
 func newReaders(ctx context.Context, s spec) (*readers, error) {
-	r := &readers{s: s, opening: make(chan struct{}, openingMost)}
+	r := &readers{s: s}
 	n := 1
 	cfg := reader.Config{Server: s.Addr, RDMA: rdma.DefaultConfig(), PollMin: s.Poll, PollMax: s.Poll}
 	cfg.RDMA.Device = s.Device
@@ -114,20 +110,9 @@ func (r *readers) follow(ctx context.Context, consumer int, s *sink) error {
 }
 
 func (r *readers) open(ctx context.Context, c *reader.Cluster, shard int) (*reader.Reader, error) {
-	r.opening <- struct{}{}
-	defer func() { <-r.opening }()
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
-	var one *reader.Reader
-	err := pollUntil(ctx, func() (bool, error) { // a node that sheds load says so
-		var err error
-		one, err = c.Reader(ctx, shardOf(r.s.Stream, shard).String(), reader.At(0))
-		if errors.Is(err, wire.ErrBusy) {
-			return false, nil
-		}
-		return true, err
-	})
-	return one, err
+	return c.Reader(ctx, shardOf(r.s.Stream, shard).String(), reader.At(0))
 }
 
 func (r *readers) tail(ctx context.Context, one *reader.Reader, shard int, s *sink) error {

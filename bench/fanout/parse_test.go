@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -138,3 +139,44 @@ func TestPace(t *testing.T) {
 		t.Errorf("%v records in %s, %d in the window", to.records, took, p.records)
 	}
 }
+
+// TestPaceOfOneHeldUp: what waits because a program has not taken what came before counts
+// from when it was due, at the same distances as if nothing had held it up.
+func TestPaceOfOneHeldUp(t *testing.T) {
+	for _, w := range []Workload{Beat, Lines, Saturation} {
+		c := newClock()
+		to := &reluctant{size: w.record(), holds: 100 * time.Millisecond}
+		began := c.now()
+		p := &pacer{clock: c, to: to, w: w, numbers: make([]uint64, 1), window: window{From: began, To: began + int64(200*time.Millisecond)}}
+		if err := p.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		step := int64(time.Second) / int64(w.perSecond())
+		for i, stamp := range to.stamps { // from the first one on: the test may have been held up before
+			if off := stamp - to.stamps[0] - int64(i)*step; off < -int64(w.tick()) || off > int64(w.tick())+int64(i) {
+				t.Fatalf("%s: record %d of a program that takes 100 ms is stamped %s off the schedule", w, i, time.Duration(off))
+			}
+		}
+		if len(to.stamps) < int(0.2*float64(w.perSecond()))/2 {
+			t.Errorf("%s: %d records", w, len(to.stamps))
+		}
+	}
+}
+
+// reluctant is a sender that takes its time, once, and keeps the records' stamps.
+type reluctant struct {
+	size   int
+	holds  time.Duration
+	stamps []int64
+}
+
+func (r *reluctant) send(ctx context.Context, _ int, b []byte) error {
+	for ; len(b) > 0; b = b[r.size:] {
+		r.stamps = append(r.stamps, int64(binary.LittleEndian.Uint64(b)))
+	}
+	d := r.holds
+	r.holds = 0
+	return pause(ctx, d)
+}
+
+func (r *reluctant) close() error { return nil }

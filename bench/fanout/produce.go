@@ -116,6 +116,19 @@ func (p *pacer) flush(ctx context.Context) error {
 	return err
 }
 
+// scheduled returns when record number n, from 0 on, is handed over if nothing holds the
+// producer up, in ns since it began: when it is due, or at the tick behind that. A record
+// that waits because the program has not taken those before counts from then on: else
+// one that takes them seldom would look fast.
+func (p *pacer) scheduled(n int64) int64 {
+	rate, tick := int64(p.w.perSecond()), int64(p.w.tick())
+	due := ((n+1)*int64(time.Second) + rate - 1) / rate
+	if p.w == Beat {
+		return due
+	}
+	return (due + tick - 1) / tick * tick
+}
+
 // run produces until the window is over, and a little longer.
 func (p *pacer) run(ctx context.Context) error {
 	end := p.window.To + int64(afterwards)
@@ -140,7 +153,7 @@ func (p *pacer) run(ctx context.Context) error {
 				p.late = max(p.late, now-begin-(done+1)*int64(time.Second)/rate)
 			}
 			for done < due && len(p.batch) < floodBytes { // the rest goes with the next one, without a wait
-				p.add(now)
+				p.add(min(begin+p.scheduled(done), now))
 				done++
 			}
 			if err := p.flush(ctx); err != nil {

@@ -20,21 +20,6 @@ func ownCPU() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// cpuOf returns the clock of another process: the processor time that all its
-// threads have used, those that have ended too.
-func cpuOf(pid int) cpuClock {
-	return func() (time.Duration, bool) {
-		// (~pid << 3) | CPUCLOCK_SCHED: clock_getcpuclockid(3), and the kernel's
-		// include/linux/posix-timers.h.
-		const sched = 2
-		var t unix.Timespec
-		if err := unix.ClockGettime(int32(^pid<<3|sched), &t); err != nil {
-			return 0, false
-		}
-		return time.Duration(t.Nano()), true
-	}
-}
-
 // wakesOf counts how often a process's threads went to sleep by themselves, and so
 // have been woken; -1 when that is not known.
 func wakesOf(pid int) (sum int) {

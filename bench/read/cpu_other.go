@@ -7,6 +7,4 @@ import "time"
 // ownCPU is known on Linux only.
 func ownCPU() time.Duration { return 0 }
 
-func cpuOf(int) cpuClock { return func() (time.Duration, bool) { return 0, false } }
-
 func wakesOf(int) int { return -1 }

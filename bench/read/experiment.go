@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rmatail/rmatail/bench"
+	"github.com/rmatail/rmatail/bench/child"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 )
 
@@ -53,7 +54,7 @@ type session struct {
 
 	mem   []byte // of the copy floor
 	unmap func() error
-	plain *child // floor of tcp
+	plain *child.Process // floor of tcp
 	addr  string
 	verbs *verbsFloor
 	redis *redis
@@ -147,8 +148,8 @@ func (s *session) openFloor(ctx context.Context, t Transport) (err error) {
 		s.mem, s.unmap, err = sharedMapping(s.span())
 	case t == TCP && len(s.c.TCPFloor) > 0:
 		args := append(append([]string(nil), s.c.TCPFloor...), strconv.Itoa(s.span()))
-		if s.plain, err = startChild(args...); err == nil {
-			s.addr, err = s.plain.line(ctx, startTime)
+		if s.plain, err = child.Start(args...); err == nil {
+			s.addr, err = s.plain.Line(ctx, startTime)
 		}
 	case t == RDMA && s.c.VerbsFloor != "" && s.c.Readers == 1:
 		s.verbs, err = newVerbsFloor(ctx, s.c.VerbsFloor, s.paths[RDMA][0].memory.(rdmaMemory).Path, len(s.at.chunks))
@@ -173,7 +174,7 @@ func (s *session) close() error {
 		errs = append(errs, s.verbs.stop())
 	}
 	if s.plain != nil {
-		errs = append(errs, s.plain.stop())
+		errs = append(errs, s.plain.Stop())
 	}
 	if s.unmap != nil {
 		errs = append(errs, s.unmap())
@@ -210,7 +211,7 @@ func (s *session) row(ctx context.Context, l cell, round int) (r Row, err error)
 
 // ours measures a cell of our own.
 func (s *session) ours(ctx context.Context, l cell) (Figures, error) {
-	r := readers{server: s.n.cpu(), allocs: true}
+	r := readers{server: s.n.CPU, allocs: true}
 	if l.kind == Backlog {
 		for _, b := range s.back[l.transport] {
 			r.steppers = append(r.steppers, b)
@@ -237,7 +238,7 @@ func (s *session) floor(ctx context.Context, l cell) (*Figures, error) {
 			r.steppers = append(r.steppers, newCopyFloor(s.mem, l, len(s.at.chunks)))
 		}
 	case l.transport == TCP && s.plain != nil:
-		r.server = s.plain.cpu()
+		r.server = s.plain.CPU
 		for range s.c.Readers {
 			f, err := newTCPFloor(ctx, s.addr, l, s.c.inFlight(l), len(s.at.chunks))
 			if err != nil {

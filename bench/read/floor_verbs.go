@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rmatail/rmatail/bench/child"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/rdma"
 )
@@ -17,7 +18,7 @@ import (
 // verbsFloor is the program of bench/verbs_floor: one process that exports memory,
 // one that reads it, over the device and path that our connection has chosen.
 type verbsFloor struct {
-	exports, reads *child
+	exports, reads *child.Process
 	chunks         int
 }
 
@@ -33,23 +34,23 @@ func newVerbsFloor(ctx context.Context, program string, p rdma.Path, chunks int)
 		return nil, err
 	}
 	size := strconv.Itoa(chunks * layout.ChunkSize)
-	if f.exports, err = startChild(program, "serve", device, strconv.Itoa(index), p.Peer.String(), size); err != nil {
+	if f.exports, err = child.Start(program, "serve", device, strconv.Itoa(index), p.Peer.String(), size); err != nil {
 		return nil, err
 	}
-	line, err := f.exports.line(ctx, startTime)
+	line, err := f.exports.Line(ctx, startTime)
 	if err != nil {
 		return nil, err
 	}
 	port, ok := strings.CutPrefix(line, "port ")
 	if !ok {
-		return nil, f.exports.failed(fmt.Errorf("first line %q", line))
+		return nil, f.exports.Failed(fmt.Errorf("first line %q", line))
 	}
-	if f.reads, err = startChild(program, "read", p.Device, strconv.Itoa(p.GIDIndex), p.Peer.String(), port,
+	if f.reads, err = child.Start(program, "read", p.Device, strconv.Itoa(p.GIDIndex), p.Peer.String(), port,
 		strconv.Itoa(p.Reads), strconv.Itoa(ackExponent(p.AckTimeout)), strconv.Itoa(p.Retries), size); err != nil {
 		return nil, err
 	}
-	if line, err = f.reads.line(ctx, startTime); err != nil {
-		return nil, f.exports.failed(err)
+	if line, err = f.reads.Line(ctx, startTime); err != nil {
+		return nil, f.exports.Failed(err)
 	}
 	var mtu, reads int
 	if _, err := fmt.Sscanf(line, "ready %d %d", &mtu, &reads); err != nil || mtu != p.MTU || reads != p.Reads {
@@ -84,26 +85,25 @@ func (f *verbsFloor) measure(ctx context.Context, l cell, inFlight, shards int, 
 		count = shards
 	}
 	ask := func(d time.Duration) (string, error) {
-		_, err := fmt.Fprintf(f.reads.stdin, "run %d %d %d %d %d %d\n", l.kind.bytes(), l.batch, inFlight, count, layout.ChunkSize, d.Nanoseconds())
+		err := f.reads.Send(fmt.Sprintf("run %d %d %d %d %d %d", l.kind.bytes(), l.batch, inFlight, count, layout.ChunkSize, d.Nanoseconds()))
 		if err != nil {
-			return "", f.reads.failed(err)
+			return "", err
 		}
-		return f.reads.line(ctx, d+startTime)
+		return f.reads.Line(ctx, d+startTime)
 	}
 	if _, err := ask(d / warmUp); err != nil {
 		return Figures{}, err
 	}
-	server := f.exports.cpu()
-	before, known := server()
+	before, known := f.exports.CPU()
 	line, err := ask(d)
 	if err != nil {
 		return Figures{}, err
 	}
 	var figures Figures
 	if err := json.Unmarshal([]byte(line), &figures); err != nil {
-		return Figures{}, f.reads.failed(fmt.Errorf("%q: %w", line, err))
+		return Figures{}, f.reads.Failed(fmt.Errorf("%q: %w", line, err))
 	}
-	if after, ok := server(); ok && known {
+	if after, ok := f.exports.CPU(); ok && known {
 		figures.ServerCPU = new(micros(after-before) / figures.Reads)
 	}
 	figures.perMB(l.kind.bytes())
@@ -112,9 +112,9 @@ func (f *verbsFloor) measure(ctx context.Context, l cell, inFlight, shards int, 
 
 func (f *verbsFloor) stop() error {
 	var errs []error
-	for _, c := range []*child{f.reads, f.exports} {
+	for _, c := range []*child.Process{f.reads, f.exports} {
 		if c != nil {
-			errs = append(errs, c.stop())
+			errs = append(errs, c.Stop())
 		}
 	}
 	return errors.Join(errs...)

@@ -140,8 +140,8 @@ func (m *meter) record() {
 // readers measures steppers at once, each by a goroutine.
 type readers struct {
 	steppers []stepper
-	server   cpuClock // nil: there is no server
-	allocs   bool     // whether they are ours
+	server   func() (time.Duration, bool) // its processor time, if that is known; nil: there is no server
+	allocs   bool                         // whether they are ours
 }
 
 // measure warms up, and then reads for d.

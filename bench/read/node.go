@@ -10,12 +10,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rmatail/rmatail/bench/child"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
 const (
+	startTime = 60 * time.Second // of a process, or a connection: emulated hosts are slow
 	// partBytes is the partial chunk at the end of each shard: what is before the
 	// bytes that Delta reads, and those.
 	prefixBytes = 1896
@@ -24,7 +26,7 @@ const (
 
 // node is the node's process and the shards that it was filled with.
 type node struct {
-	*child
+	*child.Process
 	listen string
 	dir    string
 	shards []shard
@@ -60,10 +62,10 @@ func startNode(ctx context.Context, c Config) (n *node, err error) {
 	}
 	args := append(append([]string(nil), c.Node...), "--json", "--until-eof", "--listen", c.Listen, "--dir", filepath.Join(dir, "store"),
 		"--socket", filepath.Join(dir, "s"), "--arena", strconv.Itoa(arena), "--policy", "never", "--rdma", rdma)
-	if n.child, err = startChild(args...); err != nil {
+	if n.Process, err = child.Start(args...); err != nil {
 		return n, err
 	}
-	line, err := n.line(ctx, startTime)
+	line, err := n.Line(ctx, startTime)
 	if err != nil {
 		return n, err
 	}
@@ -71,7 +73,7 @@ func startNode(ctx context.Context, c Config) (n *node, err error) {
 		Listen string `json:"listen"`
 	}
 	if err := json.Unmarshal([]byte(line), &up); err != nil {
-		return n, n.failed(fmt.Errorf("first line %q: %w", line, err))
+		return n, n.Failed(fmt.Errorf("first line %q: %w", line, err))
 	}
 	n.listen = up.Listen
 	return n, n.fill(ctx, c)
@@ -80,8 +82,8 @@ func startNode(ctx context.Context, c Config) (n *node, err error) {
 // stop ends the node and removes its files.
 func (n *node) stop() error {
 	var err error
-	if n.child != nil {
-		err = n.child.stop()
+	if n.Process != nil {
+		err = n.Process.Stop()
 	}
 	if e := os.RemoveAll(n.dir); err == nil {
 		err = e

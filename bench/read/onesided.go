@@ -52,16 +52,15 @@ type window struct {
 
 // during measures the node while do runs, which returns the reads that it made.
 func (s *session) during(do func() (reads int, err error)) (w window, err error) {
-	clock := s.n.cpu()
-	cpu, _ := clock()
-	wakes, began := s.n.wakes(), time.Now()
+	cpu, _ := s.n.CPU()
+	wakes, began := wakesOf(s.n.PID()), time.Now()
 	if w.reads, err = do(); err != nil {
 		return w, err
 	}
 	w.took = time.Since(began)
-	after, _ := clock()
+	after, _ := s.n.CPU()
 	w.cpu = after - cpu
-	if w.wakes = s.n.wakes(); w.wakes >= 0 {
+	if w.wakes = wakesOf(s.n.PID()); w.wakes >= 0 {
 		w.wakes -= wakes
 	}
 	return w, nil
@@ -76,7 +75,7 @@ func (s *session) windows(ctx context.Context, t Transport) (one OneSided, err e
 		return one, err
 	}
 	defer lane.release()
-	if _, known := s.n.cpu()(); !known {
+	if _, known := s.n.CPU(); !known {
 		return one, nil
 	}
 	length := s.c.OneSidedFor

@@ -8,17 +8,17 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/rmatail/rmatail/bench/child"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 )
 
 // redis is a redis-server with one key, without files, on the loopback.
 type redis struct {
-	*child
+	*child.Process
 	addr string
 }
 
@@ -33,17 +33,13 @@ func startRedis(ctx context.Context, program string) (*redis, error) {
 	r := &redis{addr: l.Addr().String()}
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	r.child, err = startChild(program, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no",
+	r.Process, err = child.StartForeign(program, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no",
 		"--maxclients", "4096")
 	if err != nil {
 		return nil, err
 	}
-	go func() { // it says what nobody needs; ends with it
-		for range r.lines {
-		}
-	}()
 	if err := r.fill(ctx); err != nil {
-		return nil, errors.Join(err, r.stop())
+		return nil, errors.Join(err, r.Stop())
 	}
 	return r, nil
 }
@@ -58,12 +54,12 @@ func (r *redis) fill(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-r.ended:
-			return r.failed(errors.New("redis has ended"))
+		case <-r.Ended():
+			return r.Failed(errors.New("redis has ended"))
 		default:
 		}
 		if pause(ctx, 10*time.Millisecond) != nil {
-			return r.failed(err)
+			return r.Failed(err)
 		}
 	}
 }
@@ -87,12 +83,6 @@ func (r *redis) set(ctx context.Context) error {
 		err = fmt.Errorf("answer to SET: %q", line)
 	}
 	return err
-}
-
-// stop ends it by a signal: it does not read its input.
-func (r *redis) stop() error {
-	_ = r.cmd.Process.Signal(os.Interrupt) // it may have ended just now
-	return r.child.stop()
 }
 
 // command is a command as redis wants it.

@@ -84,7 +84,7 @@ func (p *Peer) compare() {
 }
 
 func (s *session) crowded(ctx context.Context, l cell, connections int) (Figures, error) {
-	r := readers{server: s.n.cpu(), allocs: true}
+	r := readers{server: s.n.CPU, allocs: true}
 	for i, p := range s.crowd[:connections] {
 		lane, err := newLane(p, s.at, l, 1, i, connections)
 		if err != nil {
@@ -98,7 +98,7 @@ func (s *session) crowded(ctx context.Context, l cell, connections int) (Figures
 }
 
 func (s *session) theirs(ctx context.Context, l cell, connections int) (Figures, error) {
-	r := readers{server: s.redis.cpu()}
+	r := readers{server: s.redis.CPU}
 	for range connections {
 		one, err := newRedisReader(ctx, s.redis.addr, l.batch)
 		if err != nil {
@@ -116,7 +116,7 @@ func (s *session) closePeers() error {
 		errs = append(errs, p.close())
 	}
 	if s.redis != nil {
-		errs = append(errs, s.redis.stop())
+		errs = append(errs, s.redis.Stop())
 	}
 	return errors.Join(errs...)
 }

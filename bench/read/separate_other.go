@@ -1,7 +1,0 @@
-//go:build !unix
-
-package read
-
-import "os/exec"
-
-func separate(*exec.Cmd) {}
