@@ -158,3 +158,32 @@ func TestFabricLossIsToldOnce(t *testing.T) {
 		closeEngine(t, c.e)
 	})
 }
+
+// TestFabricNothingIsPostedOnALostConnection: not by who begins after the loss, and not
+// by who had its room in the send queue before.
+func TestFabricNothingIsPostedOnALostConnection(t *testing.T) {
+	nic := newFakeNIC(t, 256, 1<<20)
+	nic.mu.noFlush = true
+	e := nic.engine(0)
+	before, after := newTestBatch(t, e, 64), newTestBatch(t, e, 64)
+	plan(t, before, 0, 8)
+	plan(t, after, 0, 8)
+	cause := &CompletionError{Status: ibverbs.RetryExcErr}
+	e.mu.Lock()
+	granted, err := e.admitLocked(before.s, 1, time.Second)
+	e.failLocked(cause)
+	late := e.launchLocked(before.s, 1)
+	e.mu.Unlock()
+	if !granted || err != nil || !errors.Is(late, cause) {
+		t.Errorf("room in the send queue: %v, %v; after the loss %v", granted, err, late)
+	}
+	if err := after.Do(time.Now().Add(time.Second)); !errors.Is(err, cause) {
+		t.Errorf("a batch after the loss: %v", err)
+	}
+	if n := nic.inFlight(); n != 0 {
+		t.Errorf("%d reads were posted", n)
+	}
+	before.Release()
+	after.Release()
+	closeEngine(t, e)
+}

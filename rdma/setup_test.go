@@ -154,7 +154,7 @@ func TestGIDEventHasThreeOutcomes(t *testing.T) {
 		{"same LID", func() { d.judgeLID(1, 7, nil) }, "", nil},
 		{"another LID", func() { d.judgeLID(1, 8, nil) }, "i", ErrGIDChanged},
 		{"the other port's LID", func() { d.judgeLID(2, 7, nil) }, "j", ErrGIDChanged},
-		{"LID unreadable", func() { d.judgeLID(2, 0, unreadable) }, "j", unreadable},
+		{"LID unreadable", func() { d.judgeLID(2, 9, unreadable) }, "j", unreadable},
 	} {
 		clear(lost)
 		c.event()
