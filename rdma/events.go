@@ -105,11 +105,16 @@ func (d *openDevice) loseAll(hit func(*watch) bool, cause error) {
 	}
 }
 
-// checkGIDs loses the port's connections whose GID is no longer at its index: a
-// queue pair goes on sending from the index, whatever is there. When the table
-// cannot be read, all of the port's count as changed.
+// checkGIDs judges the port's connections by the GID table as it is now.
 func (d *openDevice) checkGIDs(port int) {
 	table, err := d.ctx.GIDTable()
+	d.judgeGIDs(port, table, err)
+}
+
+// judgeGIDs loses the port's connections whose GID is no longer at its index: a
+// queue pair goes on sending from the index, whatever is there. When the table
+// could not be read, all of the port's count as changed.
+func (d *openDevice) judgeGIDs(port int, table []ibverbs.GIDEntry, err error) {
 	if err != nil {
 		d.loseAll(func(w *watch) bool { return w.port == port },
 			fmt.Errorf("%w: table of %s cannot be read: %w", ErrGIDChanged, d.name, err))
@@ -141,13 +146,18 @@ func gidTypeOf(t ibverbs.GIDType) GIDType {
 	return TypeUnknown
 }
 
-// checkLID loses the port's connections that are addressed by a LID it no longer
-// has.
+// checkLID judges the port's connections by its LID as it is now.
 func (d *openDevice) checkLID(port int) {
 	attr, err := d.ctx.QueryPort(port)
+	d.judgeLID(port, attr.LID, err)
+}
+
+// judgeLID loses the port's connections that are addressed by a LID it no longer
+// has.
+func (d *openDevice) judgeLID(port int, lid uint16, err error) {
 	cause := fmt.Errorf("%w: LID of %s port %d changed", ErrGIDChanged, d.name, port)
 	if err != nil {
 		cause = fmt.Errorf("%w: %w", cause, err)
 	}
-	d.loseAll(func(w *watch) bool { return w.port == port && w.gidType == TypeIB && (err != nil || attr.LID != w.lid) }, cause)
+	d.loseAll(func(w *watch) bool { return w.port == port && w.gidType == TypeIB && (err != nil || lid != w.lid) }, cause)
 }

@@ -38,6 +38,7 @@ type fakeNIC struct {
 	mu struct {
 		sync.Mutex
 		auto      bool // complete at once
+		polls     int  // of the completion queue
 		posted    uint64
 		freed     uint64 // send queue places before it are free
 		sq        []fakeWR
@@ -139,6 +140,7 @@ func (n *fakeNIC) poll(wcs []ibverbs.WC, spin time.Duration) (int, error) {
 }
 
 func (n *fakeNIC) pollLocked(wcs []ibverbs.WC) int {
+	n.mu.polls++
 	k := min(len(wcs), len(n.mu.cq))
 	for i, wc := range n.mu.cq[:k] {
 		wcs[i] = wc.WC
@@ -283,6 +285,13 @@ func (n *fakeNIC) completeThenFail(k int, s ibverbs.Status) {
 	n.completeLocked(k)
 	n.mu.next = s
 	n.completeLocked(1)
+}
+
+// polls is how often the completion queue was polled.
+func (n *fakeNIC) polls() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.polls
 }
 
 func (n *fakeNIC) inFlight() int {

@@ -226,6 +226,20 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
+// TestReadsInFlight: a device can have one number of READs under way as requester
+// and serve another one as responder; neither is taken for the other.
+func TestReadsInFlight(t *testing.T) {
+	attr := ibverbs.DeviceAttr{MaxInitRdAtomic: 16, MaxRdAtomic: 64, MaxResRdAtomic: 1 << 20}
+	for _, c := range []struct{ wanted, init, dest int }{{8, 8, 8}, {16, 16, 16}, {32, 16, 32}, {255, 16, 64}} {
+		if init, dest := readsInFlight(c.wanted, attr); init != c.init || dest != c.dest {
+			t.Errorf("%d wanted: %d as requester, %d as responder; want %d and %d", c.wanted, init, dest, c.init, c.dest)
+		}
+	}
+	if init, dest := readsInFlight(1000, ibverbs.DeviceAttr{MaxInitRdAtomic: 1000, MaxRdAtomic: 1000}); init != 255 || dest != 255 {
+		t.Errorf("%d and %d do not fit a byte", init, dest)
+	}
+}
+
 func TestPathTo(t *testing.T) {
 	own, peer := testEndpoint(), testEndpoint()
 	peer.gid[15] = 2

@@ -12,6 +12,13 @@ type terms struct {
 	reads   int // READs in flight: the requester's max_rd_atomic, the responder's max_dest_rd_atomic
 }
 
+// readsInFlight bounds the READs that are wanted by what a device can have under way
+// as requester, and by what it can serve as responder. The two limits differ on
+// some devices.
+func readsInFlight(wanted int, attr ibverbs.DeviceAttr) (init, dest int) {
+	return min(wanted, attr.MaxInitRdAtomic, 255), min(wanted, attr.MaxRdAtomic, 255)
+}
+
 // negotiate is what the exporting end does with an offer: the smaller of both
 // active MTUs, and as many READs in flight as both the requester can have and
 // this end can serve. (The reverse direction carries no READs.)

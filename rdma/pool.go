@@ -167,10 +167,9 @@ func (d *openDevice) endpointAt(c Choice, reads int) (endpoint, error) {
 		gidType: c.GID.Type,
 		mtu:     port.ActiveMTU,
 		lid:     port.LID,
-		init:    min(reads, d.attr.MaxInitRdAtomic, 255),
-		dest:    min(reads, d.attr.MaxRdAtomic, 255),
 		gid:     c.GID.GID,
 	}
+	e.init, e.dest = readsInFlight(reads, d.attr)
 	// RoCE's port attributes leave the link layer unspecified in some old
 	// drivers; the GID's type never does.
 	if c.GID.Type != TypeIB {

@@ -62,8 +62,78 @@ func TestRxeReadAtomic(t *testing.T) {
 		if conn.Path.Reads != c.got || own.MaxRdAtomic != c.got || peer.MaxDestRdAtomic != c.got || peer.State != ibverbs.RTR || own.State != ibverbs.RTS {
 			t.Errorf("asked for %d: path %d, requester %+v, responder %+v", c.asked, conn.Path.Reads, own, peer)
 		}
+		if peer.Access != ibverbs.AccessRemoteRead || own.Access != 0 {
+			t.Errorf("rights: requester %d, responder %d", own.Access, peer.Access)
+		}
 		readOK(t, conn, e, 0, 65536)
+		// Far more READs are posted at once than may be in flight.
+		b := newBatch(t, conn, MaxReads*64)
+		for i := range MaxReads {
+			plan(t, b, uint64(i)*64, 64)
+		}
+		if err := b.Do(soon()); err != nil {
+			t.Errorf("%d reads at once, %d in flight: %v", MaxReads, c.got, err)
+		}
+		b.Release()
 		closeConn(t, conn)
+		r.Close()
+	}
+}
+
+// TestRxeKeysOfEachDevice: a memory that is exported on two devices has a key of each. A
+// peer gets that of the device which its connection goes through, whichever was
+// registered first; another device's opens nothing.
+func TestRxeKeysOfEachDevice(t *testing.T) {
+	sides := [2]rxeSide{}
+	sides[0], sides[1] = requireRxe(t)
+	pool := NewPool(nil)
+	all := DefaultConfig()
+	all.Pool = pool
+	e := newRxeExport(t, all, 1<<20)
+	if s := e.Stats(); s.Devices < 2 || s.MRs != s.Devices {
+		t.Fatalf("%+v", s)
+	}
+	keys := [2]uint32{}
+	e.mu.Lock()
+	for i, s := range sides {
+		keys[i] = e.mu.devices[s.device].mr.RKey()
+	}
+	e.mu.Unlock()
+	for i, to := range sides {
+		from := sides[1-i]
+		dial := func(change func(*answer)) (*Conn, *Responder) {
+			d, err := Prepare(from.config(t), to.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reply, r, err := e.Accept(t.Context(), d.Offer(), to.addr, from.addr)
+			if err != nil {
+				t.Fatal(errors.Join(err, d.Close()))
+			}
+			a, err := parseAnswer(reply)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.gid != GIDFrom(to.addr) || a.rkey != keys[i] {
+				t.Errorf("to %v: by %v, with the key of the device: %v", to.addr, a.gid, a.rkey == keys[i])
+			}
+			change(&a)
+			c, err := d.Finish(t.Context(), appendAnswer(nil, a))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c, r
+		}
+		c, r := dial(func(*answer) {})
+		readOK(t, c, e, 4096, 4096)
+		closeConn(t, c)
+		r.Close()
+		if keys[0] == keys[1] {
+			continue // each device numbers its keys by itself
+		}
+		c, r = dial(func(a *answer) { a.rkey = keys[1-i] })
+		failsWith(t, c, 2*time.Second, StaleHandle, ibverbs.RemAccessErr)
+		closeConn(t, c)
 		r.Close()
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,5 +111,60 @@ func TestEventsHitTheirPort(t *testing.T) {
 	d.handle(ibverbs.AsyncEvent{Type: ibverbs.EventDeviceFatal})
 	if len(lost) != 2 {
 		t.Errorf("DEVICE_FATAL: %v", lost)
+	}
+}
+
+// TestGIDEventHasThreeOutcomes: the GID is where it was, it is not, and nobody can
+// tell. The last two lose the connections of the port, and of no other.
+func TestGIDEventHasThreeOutcomes(t *testing.T) {
+	d := &openDevice{pool: NewPool(nil), name: "fake0", log: slog.New(slog.DiscardHandler)}
+	d.mu.watches = make(map[*watch]struct{})
+	lost := map[string]error{}
+	table := []ibverbs.GIDEntry{}
+	for name, w := range map[string]*watch{
+		"a": {port: 1, gidIndex: 1, gid: GID{15: 1}, gidType: TypeRoCEv2},
+		"b": {port: 1, gidIndex: 2, gid: GID{15: 2}, gidType: TypeRoCEv2},
+		"c": {port: 2, gidIndex: 1, gid: GID{15: 3}, gidType: TypeRoCEv2},
+		"i": {port: 1, gidIndex: 0, gid: GID{15: 4}, gidType: TypeIB, lid: 7},
+		"j": {port: 2, gidIndex: 0, gid: GID{15: 5}, gidType: TypeIB, lid: 9},
+	} {
+		w.dev, w.lose = d, func(err error) { lost[name] = err }
+		w.start()
+		kind := ibverbs.GIDRoCEv2
+		if w.gidType == TypeIB {
+			kind = ibverbs.GIDInfiniBand
+		}
+		table = append(table, ibverbs.GIDEntry{Port: w.port, Index: w.gidIndex, GID: w.gid, Type: kind})
+	}
+	without := func(last byte) []ibverbs.GIDEntry {
+		return slices.DeleteFunc(slices.Clone(table), func(e ibverbs.GIDEntry) bool { return e.GID[15] == last })
+	}
+	unreadable := errors.New("EIO")
+	for _, c := range []struct {
+		name  string
+		event func()
+		want  string
+		cause error
+	}{
+		{"unchanged", func() { d.judgeGIDs(1, table, nil) }, "", nil},
+		{"one is gone", func() { d.judgeGIDs(1, without(2), nil) }, "b", ErrGIDChanged},
+		{"one of another port is gone", func() { d.judgeGIDs(1, without(3), nil) }, "", nil},
+		{"all are gone", func() { d.judgeGIDs(2, nil, nil) }, "cj", ErrGIDChanged},
+		{"unreadable", func() { d.judgeGIDs(1, nil, unreadable) }, "abi", unreadable},
+		{"same LID", func() { d.judgeLID(1, 7, nil) }, "", nil},
+		{"another LID", func() { d.judgeLID(1, 8, nil) }, "i", ErrGIDChanged},
+		{"the other port's LID", func() { d.judgeLID(2, 7, nil) }, "j", ErrGIDChanged},
+		{"LID unreadable", func() { d.judgeLID(2, 9, unreadable) }, "j", unreadable},
+	} {
+		clear(lost)
+		c.event()
+		if got := strings.Join(slices.Sorted(maps.Keys(lost)), ""); got != c.want {
+			t.Errorf("%s: lost %q, want %q", c.name, got, c.want)
+		}
+		for name, err := range lost {
+			if !errors.Is(err, c.cause) || !errors.Is(err, ErrGIDChanged) || Decide(err) != Retryable {
+				t.Errorf("%s: %s is lost with %v", c.name, name, err)
+			}
+		}
 	}
 }

@@ -28,11 +28,12 @@ func (p *peer) had(s Source) {
 
 // missed notes that a transport that is allowed was tried and did not come up.
 // Without the device, or the socket in this host's file system, nothing is wrong: the
-// transport is not for this host.
+// transport is not for this host. A device or GID that was asked for by name is.
 func (p *peer) missed(s Source, err error) {
+	named := p.c.cfg.RDMA.Device != "" || p.c.cfg.RDMA.GIDIndex >= 0
 	switch {
 	case errors.Is(err, errNotOffered), errors.Is(err, fs.ErrNotExist):
-	case errors.Is(err, rdma.ErrNoDevice), errors.Is(err, rdma.ErrNoGID), errors.Is(err, rdma.ErrUnsupported), errors.Is(err, rdma.ErrNoLibrary):
+	case !named && (errors.Is(err, rdma.ErrNoDevice) || errors.Is(err, rdma.ErrNoGID) || errors.Is(err, rdma.ErrUnsupported) || errors.Is(err, rdma.ErrNoLibrary)):
 	default:
 		p.count().dialFailures[s].Add(1)
 		p.had(s)

@@ -44,6 +44,10 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if config := os.Getenv(consumerEnv); config != "" {
+		fmt.Fprintln(os.Stderr, "consumer:", beConsumer(config))
+		os.Exit(1)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -26,7 +26,7 @@ type peer struct {
 	reads      atomic.Uint64 // data reads that it has answered
 	best       atomic.Int32  // the best transport that it could have: see had
 	rng        *rand.Rand    // of run; jitter
-	// changed is whether a transport was logged before; of run.
+	// changed is whether a transport, or that there is none, was logged before; of run.
 	changed bool
 	ready   chan struct{}   // closed when the first round of connecting is over
 	ctx     context.Context // ends when the node leaves the cluster, and with the Cluster
@@ -71,10 +71,12 @@ func (p *peer) run(after time.Duration) {
 		client, err := wire.Dial(ctx, p.addr, wire.Options{Name: "rmatail-reader", Credentials: p.c.cfg.Credentials})
 		cancel()
 		if err != nil {
-			p.note("none", err.Error())
-			if first {
+			if first { // Open says so, if nobody answers
+				p.status.Store(&pathStatus{"none", err.Error()})
 				p.err = err
 				close(p.ready)
+			} else {
+				p.note("none", err.Error())
 			}
 		} else {
 			up := time.Now()
@@ -208,17 +210,17 @@ func (p *peer) backAt(now time.Time) (at time.Time) {
 }
 
 // note records the transport in use, and logs it when it changes: the first one
-// for information, each later change, down or up, as a warning.
+// for information, none at first and each later change, down or up, as a warning.
 func (p *peer) note(transport, why string) {
 	old := p.status.Swap(&pathStatus{transport, why})
-	if old.transport == transport {
+	if old.transport == transport && p.changed {
 		return
 	}
 	level := slog.LevelInfo
 	switch {
 	case p.ctx.Err() != nil: // closing
 		level = slog.LevelDebug
-	case p.changed:
+	case p.changed || transport == "none":
 		level = slog.LevelWarn
 	}
 	p.changed = true

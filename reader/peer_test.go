@@ -16,6 +16,7 @@ import (
 	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/wire"
+	"github.com/rmatail/rmatail/rdma"
 	"github.com/rmatail/rmatail/rdma/local"
 )
 
@@ -211,6 +212,51 @@ func TestRealOtherArena(t *testing.T) {
 	if s := only.Stats(); s.Transport != "none" || s.Why != "rdma: the node does not offer it" {
 		t.Fatalf("%q because %q", s.Transport, s.Why)
 	}
+}
+
+// TestRealRDMAIsMissedAloud: a node offers rdma, and this host has no way to it. With
+// any transport allowed the reader goes on over tcp, and says why, in its status and in
+// the log; a device that was asked for by name and is not there counts as a fault
+// besides. With rdma alone allowed tcp is not taken in its place, and with tcp alone
+// rdma is not tried.
+func TestRealRDMAIsMissedAloud(t *testing.T) {
+	offers := startFake(t, func(n *fakeNode, _ *chunkstore.Arena) { n.hello.Features |= wire.FeatureRDMA })
+	for name, c := range map[string]struct {
+		cfg            Config
+		transport, why string
+		fault          bool
+	}{
+		"any":         {Config{}, "tcp", "shm: the node does not offer it; rdma: ", hasRDMA(t)},
+		"any, device": {Config{RDMA: rdma.Config{Device: "absent0", GIDIndex: -1}}, "tcp", "shm: the node does not offer it; rdma: ", true},
+		"rdma":        {Config{Transport: RDMA, RDMA: rdma.Config{Device: "absent0", GIDIndex: -1}}, "none", "rdma: ", true},
+		"tcp":         {Config{Transport: TCP, RDMA: rdma.Config{Device: "absent0", GIDIndex: -1}}, "tcp", "asked for", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log logged
+			c.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			cluster := openFake(t, offers, c.cfg)
+			s := cluster.Stats()
+			if s.Transport != c.transport || !strings.HasPrefix(s.Why, c.why) || strings.HasSuffix(s.Why, ": ") {
+				t.Errorf("%q because %q", s.Transport, s.Why)
+			}
+			if said := log.String(); !strings.Contains(said, c.why) || strings.Contains(said, "level=WARN") != (c.transport == "none") {
+				t.Errorf("the log does not say %q, or at another level: %s", c.why, said)
+			}
+			if failed := s.DialFailures["rdma"] > 0; failed != c.fault {
+				t.Errorf("failures to connect: %v", s.DialFailures)
+			}
+		})
+	}
+}
+
+// hasRDMA reports whether this host has an RDMA device.
+func hasRDMA(t *testing.T) bool {
+	t.Helper()
+	devices, err := rdma.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(devices) > 0
 }
 
 // TestRealSilentNode: what accepts and says nothing holds up neither the context

@@ -3,6 +3,7 @@ package reader_test
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,6 +106,8 @@ func TestRealOpenNamesEachCause(t *testing.T) {
 		{Cluster: fixed("127.0.0.1:1", "127.0.0.1:2"), Dir: n.Dir},
 		{Cluster: fixed(n.Listen, "127.0.0.1:1")},
 	} {
+		said := &saying{}
+		cfg.Logger = slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		c, r := w.open(cfg, reader.Earliest())
 		r2, err := c.Reader(ctx, "causes/0", reader.At(50))
 		if err != nil {
@@ -113,7 +116,26 @@ func TestRealOpenNamesEachCause(t *testing.T) {
 		w.read(r, 20*time.Second)
 		w.read(r2, 20*time.Second)
 		r2.Close()
+		eventually(t, 10*time.Second, "the log to say that node b is away", func() bool { return said.has("node=b transport=none") && said.has("refused") })
 	}
+}
+
+// saying is a log that is read while it is written.
+type saying struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *saying) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *saying) has(words string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Contains(s.b.String(), words)
 }
 
 // TestRealReadThrough: a node comes back empty, and the readers of several processes

@@ -282,6 +282,84 @@ func TestRxeGIDChanged(t *testing.T) {
 		func(*node) { x.ip(t, add, "") })
 }
 
+// TestRxePacketLoss: some of the packets that carry READs are lost, and the reader goes
+// on with every byte; then all of them are, and it goes on over tcp, whose packets take
+// another way, until the network is well again.
+func TestRxePacketLoss(t *testing.T) {
+	x := rxeRing(t)
+	tc := func(args string) error {
+		out, err := exec.Command("tc", strings.Fields(args)...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("tc %s: %w: %s", args, err, out)
+		}
+		return nil
+	}
+	lose := func(percent int) { // of requests and of answers
+		t.Helper()
+		for _, net := range x.net {
+			if err := tc(fmt.Sprintf("qdisc replace dev %s root netem loss %d%%", net, percent)); err != nil {
+				t.Skipf("no netem in this kernel: %v", err)
+			}
+		}
+	}
+	heal := func() {
+		for _, net := range x.net {
+			if err := tc("qdisc del dev " + net + " root"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	lose(0)
+	healed := false
+	t.Cleanup(func() {
+		if !healed {
+			heal()
+		}
+	})
+	n := startNode(t, x.node())
+	w := &writer{t: t, shard: "loss/0"}
+	w.append(n, 100)
+	cfg := x.reader(reader.Auto)
+	cfg.Server, cfg.Dir = n.Listen, n.Dir
+	c, r := w.open(cfg, reader.Earliest())
+	w.read(r, 20*time.Second)
+	for _, percent := range []int{1, 5, 20} {
+		lose(percent)
+		start, by := time.Now(), map[string]int{}
+		for range 8 {
+			w.append(n, 64<<10)
+			for source, n := range w.read(r, 30*time.Second) {
+				by[source] += n
+			}
+		}
+		t.Logf("report: %d %% of the packets lost: 512 KiB in %v, by source %v, connections lost by their root %v", percent, time.Since(start).Round(time.Millisecond), by, c.Stats().QPErrors)
+	}
+	lose(0)
+	back(t, n, w, r, "rdma")
+	lose(100)
+	start := time.Now()
+	w.append(n, 1000)
+	by := w.read(r, 20*time.Second)
+	d := time.Since(start)
+	t.Logf("report: all packets lost: went on after %v, %v", d.Round(time.Millisecond), by)
+	if d > 2*time.Second || by["rdma"] != 0 {
+		t.Errorf("went on after %v by %v, want within 2 s and not over rdma", d, by)
+	}
+	eventually(t, 20*time.Second, "the connection to be given up, and that to be said", func() bool {
+		s := c.Stats()
+		return s.QPErrors["retry_exc_err"] > 0 && s.Transport == "tcp" && strings.Contains(s.Why, "rdma: ")
+	})
+	healed = true
+	heal()
+	back(t, n, w, r, "rdma")
+}
+
+// TestRxeKilledConsumers: those that die hold queue pairs of the node.
+func TestRxeKilledConsumers(t *testing.T) {
+	x := rxeRing(t)
+	killedConsumers(t, startNode(t, x.node()), x.reader(reader.RDMA))
+}
+
 // TestRxeSmallMTU: path MTU 1024 on one end and 4096 on the other.
 func TestRxeSmallMTU(t *testing.T) {
 	x := rxeRing(t)

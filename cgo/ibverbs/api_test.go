@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -94,5 +95,24 @@ func TestStubHasTheSameAPI(t *testing.T) {
 				t.Errorf("%s: %s is only in the stub", name, k)
 			}
 		}
+	}
+}
+
+// TestNoOtherRights: the package offers no right by which a peer could write here, and
+// no flag that lets the bytes of several requests come in any order that the bus likes
+// (IBV_ACCESS_RELAXED_ORDERING). The numbers are those of verbs.h.
+func TestNoOtherRights(t *testing.T) {
+	want := map[string]string{"AccessLocalWrite": "const", "AccessRemoteRead": "const", "Access": "type"}
+	got := map[string]string{}
+	for name, kind := range exported(t, "linux", true) {
+		if strings.HasPrefix(name, "Access") {
+			got[name] = kind
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("rights: %v, want %v", got, want)
+	}
+	if AccessLocalWrite != 1 || AccessRemoteRead != 4 {
+		t.Errorf("local write %d, remote read %d", AccessLocalWrite, AccessRemoteRead)
 	}
 }

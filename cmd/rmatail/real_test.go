@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // numbered is n lines that all differ.
@@ -194,6 +195,46 @@ func TestRealGapIsExitCode3(t *testing.T) {
 	if r := must(t, nil, "tail", "--server", n.addr, "logs/0", "--from", "-10000"); r.stdout == "" {
 		t.Error("tail --from -10000 gives nothing")
 	}
+}
+
+// TestRealTailEndsUnderAProducer: without --follow the end is the one that there was at
+// first, however fast a producer moves it.
+func TestRealTailEndsUnderAProducer(t *testing.T) {
+	dir := t.TempDir()
+	n := startNode(t, "--dir", dir, "--policy", "never")
+	producer := command(t, "append", "--server", n.addr, "logs/0")
+	in, err := producer.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fed := make(chan struct{})
+	go func() {
+		defer close(fed)
+		lines := []byte(numbered(3000))
+		for {
+			if _, err := in.Write(lines); err != nil {
+				return
+			}
+		}
+	}()
+	defer func() {
+		producer.Process.Kill()
+		<-fed
+		producer.Wait()
+	}()
+	eventually(t, "the producer to be under way", func() bool { return length(t, dir, "logs/0000") > 1<<20 })
+	before := length(t, dir, "logs/0000")
+	c := command(t, "tail", "--server", n.addr, "logs/0", "--from", "earliest")
+	timer := time.AfterFunc(time.Minute, func() { c.Process.Kill() })
+	defer timer.Stop()
+	r := finish(t, c)
+	if r.code != exitDone || len(r.stdout) < before || !strings.HasPrefix(r.stdout, numbered(3000)) {
+		t.Errorf("exit code %d, %d bytes of at least %d\n%s", r.code, len(r.stdout), before, r.stderr)
+	}
+	eventually(t, "the producer to go on", func() bool { return length(t, dir, "logs/0000") > len(r.stdout) })
 }
 
 func TestRealFollowEndsInGoodOrderAtASignal(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -243,13 +244,29 @@ func TestEmptyMachine(t *testing.T) {
 	}
 }
 
-// docs/doctor.md has every kind of check, and every case that is tested here.
+// docs/doctor.md has every kind of check, and every case that is tested here; and a
+// case for which it names TestMachines is one of those. That the other tests which it
+// names exist is TestReportedCases' of the root package.
 func TestTheDocumentIsWhole(t *testing.T) {
 	doc, err := os.ReadFile("../../../../docs/doctor.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := regexp.MustCompile(`\bC\d+\b`)
+	var machineIDs []string
+	for _, c := range machines() {
+		machineIDs = append(machineIDs, id.FindAllString(c.name, -1)...)
+	}
+	for line := range strings.Lines(string(doc)) {
+		if !strings.HasPrefix(line, "| C") || !strings.Contains(line, "TestMachines") {
+			continue
+		}
+		for _, name := range id.FindAllString(strings.Split(line, "|")[1], -1) {
+			if !slices.Contains(machineIDs, name) {
+				t.Errorf("docs/doctor.md says that TestMachines tests %s, and no machine has its name", name)
+			}
+		}
+	}
 	for _, c := range machines() {
 		for _, name := range id.FindAllString(c.name, -1) {
 			if !regexp.MustCompile(`\b` + name + `\b`).Match(doc) {
