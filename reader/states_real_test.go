@@ -122,27 +122,28 @@ func TestRealStateOfTheCache(t *testing.T) {
 	consume(t, late)
 	reaches(t, c, cause.CacheMissing, "came from the durable store")
 	reaches(t, slow, cause.DurableThrottled, "limits held reads")
-	produceSteadily(t, w, n)
+	defer produceSteadily(w, n)()
 	reaches(t, c, cause.Fine, "")
 }
 
-// produceSteadily appends a little every moment until the test ends.
-func produceSteadily(t *testing.T, w *writer, n *node) {
-	stop, ended := make(chan struct{}), make(chan struct{})
+// produceSteadily appends a little every moment until it is told to stop, before the
+// test's context ends.
+func produceSteadily(w *writer, n *node) (stop func()) {
+	enough, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			select {
-			case <-stop:
+			case <-enough:
 				return
 			case <-tick.C:
 				w.append(n, 100)
 			}
 		}
 	}()
-	t.Cleanup(func() { close(stop); <-ended })
+	return func() { close(enough); <-ended }
 }
 
 // TestRealStateOfTheTransport: a node that comes back without its socket is read over
