@@ -133,3 +133,31 @@ func TestFabricNewsBeforeAnAnswer(t *testing.T) {
 		writer.Wait()
 	})
 }
+
+// TestFabricAskingHoldsNoMemory: a Reader that waits for what the store says has given
+// back what its last bytes landed in, as one that waits for news has.
+func TestFabricAskingHoldsNoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFabric(t, 4<<20, 1, faults{})
+		w := newFabricWriter(t, f)
+		w.append(1000)
+		w.publish(0)
+		c := fabricCluster(t, f, &slowStore{scriptStore: scriptStore{stat: func() (durable.Info, error) { return durable.Info{Incarnation: 77, Length: 1000}, nil }},
+			takes: time.Second})
+		defer c.Close()
+		r := openAt(t, c, Earliest())
+		defer r.Close()
+		if b, err := r.Next(t.Context()); err != nil || b.Source != FromSHM {
+			t.Fatalf("%+v, %v", b, err)
+		}
+		<-time.After(2 * beatStale) // no heartbeat comes: the next thing to do is to ask
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := r.Next(ctx); !errors.Is(err, context.DeadlineExceeded) || r.asked == nil {
+			t.Fatalf("%v, want a question on its way", err)
+		}
+		if n := r.held(); n != 0 {
+			t.Errorf("%d bytes are held meanwhile", n)
+		}
+	})
+}

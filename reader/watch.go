@@ -189,7 +189,7 @@ func (p *poller) woken(g *page, v *visit) (rest time.Duration, on bool) {
 	default:
 		w.rest, w.hint.size = 0, 0
 	}
-	g.asked = 0 // no poll is under way: who has just answered may be asked again
+	g.asked = 0 // as when a poll begins: the one that has just answered may be asked again
 	w.on = p.c.ctx.Err() == nil && !w.stale && p.prepare(g, v, now.Add(rest))
 	if !w.on {
 		v.release()
