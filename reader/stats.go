@@ -34,7 +34,8 @@ type Stats struct {
 	// ReadBytes are the bytes of data reads and their descriptors, by source.
 	ReadBytes map[string]uint64
 	// Connects counts connections made, by source; DialFailures those that a node
-	// offers, this host could have, and that could not be made.
+	// offers, this host could have or was told to have (Config.RDMA names a device or a
+	// GID), and that could not be made.
 	Connects, DialFailures map[string]uint64
 	// QPErrors counts RDMA connections that were lost, by rdma.Root.
 	QPErrors map[string]uint64
