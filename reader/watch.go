@@ -34,10 +34,10 @@ const (
 	// watchRest is for how long a node is polled that refuses to wait: for a limit of
 	// its own, most likely.
 	watchRest = time.Second
-	// While news comes sooner than after watchGap, it is taken once in PollMin, and in up
-	// to watchGap while it is more than watchMuch bytes each time: of many bytes at once
-	// each costs less.
-	watchGap  = 4 * time.Millisecond
+	// While news comes sooner than after watchGap, it is taken once in PollMin; in up to half
+	// of watchGap while it is watchMuch bytes or more each time, and in up to watchGap
+	// while it is four times as many: of many bytes at once each costs less.
+	watchGap  = 8 * time.Millisecond
 	watchMuch = 8 << 10
 )
 
@@ -207,8 +207,11 @@ func (w *watch) advance(now time.Time, grown uint64, least time.Duration) time.D
 		w.pace = 0
 	} else {
 		most := least
-		if grown >= watchMuch {
+		switch {
+		case grown >= 4*watchMuch:
 			most = max(least, watchGap)
+		case grown >= watchMuch:
+			most = max(least, watchGap/2)
 		}
 		w.pace = min(max(2*w.pace, least), most)
 	}

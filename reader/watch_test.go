@@ -23,7 +23,8 @@ func TestWatchPace(t *testing.T) {
 		{"as often as may be", least, 0, 1000, least, 0},
 		{"as often, now sooner, now later", least, least / 5, 1000, least, 0},
 		{"more often", 100 * time.Microsecond, 0, 200, least, least},
-		{"more often and much", 500 * time.Microsecond, 0, 8 << 10, watchGap, watchGap},
+		{"more often and much", 500 * time.Microsecond, 0, 8 << 10, watchGap / 2, watchGap / 2},
+		{"more often and very much", 500 * time.Microsecond, 0, 64 << 10, watchGap, watchGap},
 	} {
 		var w watch
 		begin := time.Unix(1, 0)
