@@ -174,12 +174,22 @@ func (a *appenders) pulses() map[layout.Shard]producer.Pulse {
 	return all
 }
 
-// shardStats are the shards for Stats.
-func (s *Server) shardStats() (first []ShardStats, states map[cause.State]int) {
+// troubledMost bounds those that Stats tells of beyond the first.
+const troubledMost = 256
+
+// shardStats are the shards for Stats: the first by name, those of the rest that
+// somebody should look at, and how many there are in each state.
+func (s *Server) shardStats() (first, troubled []ShardStats, states map[cause.State]int) {
 	all := s.shards.snapshot()
 	states = map[cause.State]int{}
 	for i := range all {
 		states[all[i].State]++
 	}
-	return all[:min(len(all), max(s.cfg.ShardMetrics, 0))], states
+	most := min(len(all), max(s.cfg.ShardMetrics, 0))
+	for i := range all[most:] {
+		if st := all[most+i]; st.State.Bad() && len(troubled) < troubledMost {
+			troubled = append(troubled, st)
+		}
+	}
+	return all[:most], troubled, states
 }

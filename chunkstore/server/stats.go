@@ -76,8 +76,10 @@ type Stats struct {
 	Map chunkstore.Map `json:"map"`
 
 	// Shards are those that are published here, the first by name of them, up to
-	// Config.ShardMetrics; ShardStates counts all by state.
+	// Config.ShardMetrics; Troubled are those of the rest that somebody should look at, up
+	// to 256; ShardStates counts all by state.
 	Shards      []ShardStats        `json:"shards"`
+	Troubled    []ShardStats        `json:"troubled,omitempty"`
 	ShardStates map[cause.State]int `json:"shard_states"`
 }
 
@@ -152,7 +154,7 @@ func (s *Server) Stats() Stats {
 		QueuePairs: int(c.queuePairs.Load()), Panics: c.panics.Load(),
 		Arena: s.main().arena.Stats(), Map: s.main().arena.Map(),
 	}
-	st.Shards, st.ShardStates = s.shardStats()
+	st.Shards, st.Troubled, st.ShardStates = s.shardStats()
 	for i := range c.requests {
 		if n := c.requests[i].Load(); n > 0 {
 			st.Requests[opName(i)] = n

@@ -101,7 +101,10 @@ type Shard struct {
 	First  uint64      `json:"first"`
 	Length uint64      `json:"length"` // durable
 	Sealed bool        `json:"sealed"`
-	Rate   float64     `json:"rate"`
+	// Ended: ProducerStopped is nothing to look at, as nobody holds the lease, and no node
+	// has seen a producer that stopped without giving it back.
+	Ended bool    `json:"ended,omitempty"`
+	Rate  float64 `json:"rate"`
 	// Lag is what the best replica of its length page has not published, LagTime for how
 	// long there has been such a lag without a break.
 	Lag     uint64  `json:"lag"`

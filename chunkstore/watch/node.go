@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/rmatail/rmatail/chunkstore/cause"
 	"github.com/rmatail/rmatail/chunkstore/survey"
 )
 
@@ -46,13 +45,14 @@ type stat struct {
 	Replicas *struct {
 		Nodes []written `json:"nodes"`
 	} `json:"replicas"`
-	Shards []verdict `json:"shards"`
+	Shards   []told `json:"shards"`
+	Troubled []told `json:"troubled"`
 }
 
-// verdict is what a node says of a shard.
-type verdict struct {
+// told is what a node says of a shard.
+type told struct {
 	Shard string `json:"shard"`
-	cause.Verdict
+	survey.Told
 }
 
 // written is what the writers of the store's node say of a node.
@@ -77,7 +77,7 @@ type nodeBefore struct {
 func (w *Watcher) addNodes(f *Frame, nodes []survey.Node, now time.Time) {
 	before := w.nodes
 	w.nodes = make(map[string]*nodeBefore, len(nodes))
-	clear(w.owner)
+	clear(w.told)
 	f.Nodes = make([]Node, len(nodes))
 	var writers []written
 	for i := range nodes {
@@ -108,10 +108,9 @@ func (w *Watcher) addNodes(f *Frame, nodes []survey.Node, now time.Time) {
 			n.since(&now1, &b.stat, now.Sub(b.seen).Seconds())
 		}
 		b.epoch, b.seen, b.stat = s.Epoch, now, now1
-		if n.Store {
-			for _, v := range now1.Shards {
-				w.owner[v.Shard] = v.Verdict
-			}
+		for _, t := range append(now1.Shards, now1.Troubled...) {
+			t.Node = n.Name
+			w.told[t.Shard] = append(w.told[t.Shard], t.Told)
 		}
 		if now1.Replicas != nil && n.Store {
 			writers = now1.Replicas.Nodes

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/cause"
@@ -32,13 +33,16 @@ func (w *Watcher) addShards(f *Frame, shards []survey.Shard, now time.Time, wind
 		}
 		w.shard[s.Shard] = b
 		o := observe(s)
-		facts := b.facts(s, o, now, window, known && listed)
+		facts := b.facts(s, o, now, window, known && listed && w.fresh)
 		if !listed {
 			facts.Stored, facts.StoredGrew, facts.BehindFor = cause.Maybe[uint64]{}, cause.Maybe[uint64]{}, cause.Maybe[time.Duration]{}
 		}
-		v := w.decide(s.Shard, facts)
+		nodes := w.told[s.Shard]
+		v := survey.Weigh(cause.Decide(facts), o.writer != "", nodes)
 		sh := Shard{Name: s.Shard, State: v.State, Why: v.Why, First: s.First, Length: s.Length, Sealed: s.Sealed, Lag: s.Lag, Writer: o.writer,
 			LagTime: facts.BehindFor.V.Seconds()}
+		sh.Ended = v.State == cause.ProducerStopped && o.answers && o.writer == "" &&
+			!slices.ContainsFunc(nodes, func(t survey.Told) bool { return t.State == cause.ProducerStopped })
 		if facts.StoredGrew.Known && window > 0 {
 			sh.Rate = float64(facts.StoredGrew.V) / window.Seconds()
 		}
@@ -52,21 +56,7 @@ func (w *Watcher) addShards(f *Frame, shards []survey.Shard, now time.Time, wind
 		b.length = s.Length
 		f.Shards = append(f.Shards, sh)
 	}
-}
-
-// decide is the state of a shard. The node that owns the store knows the queues of its
-// writers, which nobody else does: what it says counts where nothing worse is seen.
-func (w *Watcher) decide(shard string, f cause.Facts) cause.Verdict {
-	v, o := cause.Decide(f), w.owner[shard]
-	ended := f.Leased.Known && !f.Leased.V // its writer may have given the lease back
-	switch {
-	case o.State == cause.Unknown:
-	case v.State == cause.Unknown, // the node has seen more than one look
-		o.State.Bad() && (!v.State.Bad() || v.State == cause.ProducerSlow),
-		o.State == cause.Fine && v.State == cause.ProducerStopped && ended:
-		return o
-	}
-	return v
+	w.fresh = listed
 }
 
 // observed is what the replicas of a shard's length page say together.

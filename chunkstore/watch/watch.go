@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rmatail/rmatail/chunkstore/cause"
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/survey"
 	"github.com/rmatail/rmatail/fallback/durable"
@@ -31,7 +30,7 @@ type Options struct {
 	List func(ctx context.Context, after string, limit int) ([]durable.Entry, error)
 	// Wanted says which shards count; nil: all.
 	Wanted func(shard string) bool
-	// Shards bounds how many are looked at. 100.
+	// Shards bounds how many are looked at. 1,000.
 	Shards int
 	// Timeout bounds what one node may take. 2 s.
 	Timeout time.Duration
@@ -46,17 +45,18 @@ type Watcher struct {
 	last  time.Time // of the Frame before; zero: none
 	nodes map[string]*nodeBefore
 	shard map[string]*shardBefore
-	owner map[string]cause.Verdict // of shards, by the node that owns the store
+	told  map[string][]survey.Told // of shards, by the nodes, now
 	known []durable.Entry          // the last answer of the store
+	fresh bool                     // it was one of the Frame before
 }
 
 // New returns a Watcher, which holds nothing yet.
 func New(o Options) *Watcher {
-	o.Shards, o.Timeout = cmp.Or(o.Shards, 100), cmp.Or(o.Timeout, 2*time.Second)
+	o.Shards, o.Timeout = cmp.Or(o.Shards, 1000), cmp.Or(o.Timeout, 2*time.Second)
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	return &Watcher{o: o, conns: conns{dial: o.Dial}, nodes: map[string]*nodeBefore{}, shard: map[string]*shardBefore{}, owner: map[string]cause.Verdict{}}
+	return &Watcher{o: o, conns: conns{dial: o.Dial}, nodes: map[string]*nodeBefore{}, shard: map[string]*shardBefore{}, told: map[string][]survey.Told{}}
 }
 
 // Close closes the connections.

@@ -110,6 +110,7 @@ func TestRealPage(t *testing.T) {
 
 	hostileOwner(t, s)
 	b.until("that nobody publishes for the displaced writer", row("shard-table", "quiet/0000")+`.children[0].textContent.startsWith("producer stopped")`)
+	b.until("what to do about it", `document.getElementById("problems").textContent.includes("Is its process alive?")`)
 	b.until("the hostile owner, as text", row("shard-table", "quiet/0000")+`.children[8].textContent.includes("<img src=x")`)
 	if n := eval[int](b, `document.querySelectorAll("main img, main script, main iframe").length + (window.hacked ? 100 : 0)`); n != 0 {
 		t.Errorf("a name became markup: %d", n)
@@ -154,6 +155,10 @@ func TestRealPage(t *testing.T) {
 	b.shot("lost-light")
 	s.start(t, 0)
 	b.until("life again", `document.getElementById("live").dataset.state === "live" && document.getElementById("verdict-line").textContent.startsWith("3 of 3 nodes up")`)
+	s.nodes[0].cmd.Process.Signal(syscall.SIGSTOP) // its connections stay, and nothing comes
+	b.until("that a node which hangs does not answer", `document.getElementById("live").dataset.state === "lost" && document.getElementById("verdict").dataset.state === "bad"`)
+	s.nodes[0].cmd.Process.Signal(syscall.SIGCONT)
+	b.until("life after that", `document.getElementById("live").dataset.state === "live" && document.getElementById("verdict-line").textContent.startsWith("3 of 3 nodes up")`)
 	b.sane()
 	stopOrders() // while there is a node to append to
 	stopClicks()
@@ -164,21 +169,25 @@ func TestRealPage(t *testing.T) {
 func hostileOwner(t *testing.T, s *site) {
 	t.Helper()
 	for _, addr := range s.addrs {
-		c, err := wire.Dial(t.Context(), addr, wire.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		shard := layout.Shard{Stream: "quiet"}.String()
-		l := wire.Lease{Action: wire.LeaseAcquire, Ballot: wire.Ballot{Sequence: 1 << 40, Nonce: 1}, TTL: time.Minute,
-			Owner: []byte(`<img src=x onerror="window.hacked=1"><script>`), Shard: []byte(shard)}
-		head, err := l.AppendTo(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Call(t.Context(), wire.OpLease, head, nil); err != nil {
-			t.Fatal(err)
-		}
-		c.Close()
+		takeLease(t, addr, layout.Shard{Stream: "quiet"}.String(), `<img src=x onerror="window.hacked=1"><script>`, time.Minute)
+	}
+}
+
+// takeLease takes a shard from its writer, at one node, for one who never beats.
+func takeLease(t *testing.T, addr, shard, owner string, ttl time.Duration) {
+	t.Helper()
+	c, err := wire.Dial(t.Context(), addr, wire.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	l := wire.Lease{Action: wire.LeaseAcquire, Ballot: wire.Ballot{Sequence: 1 << 40, Nonce: 1}, TTL: ttl, Owner: []byte(owner), Shard: []byte(shard)}
+	head, err := l.AppendTo(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Call(t.Context(), wire.OpLease, head, nil); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -36,8 +36,9 @@ func drawFrame(f *watch.Frame, st drawStyle, columns, rows int) []string {
 	d.line(cell{})
 	d.shards(f)
 	d.line(cell{"shared memory and RDMA reads pass no node: see the consumers' rmatail_reader_* metrics", st.dim})
-	if rows > 0 && len(d.lines) > rows {
-		d.lines = d.lines[:rows]
+	if more := len(d.lines) - rows; rows > 0 && more > 0 {
+		d.lines = d.lines[:rows-1]
+		d.line(cell{fmt.Sprintf("%d lines more than this terminal has", more+1), st.dim})
 	}
 	return d.lines
 }
@@ -126,7 +127,7 @@ func (d *drawing) summary(f *watch.Frame) {
 	}
 	text := "no shards"
 	if len(shards) > 0 {
-		text = fmt.Sprintf("%d shards: %s", len(f.Shards), strings.Join(shards, ", "))
+		text = fmt.Sprintf("%d%s shards: %s", len(f.Shards), map[bool]string{true: "+"}[f.More], strings.Join(shards, ", "))
 	}
 	d.line(cell{"rmatail " + f.Cluster, d.st.title}, cell{fmt.Sprintf("  %s  %d of %d nodes up, %s", time.UnixMilli(f.Time).Format("15:04:05"), up, len(f.Nodes), text), ""})
 	t := f.Totals
@@ -154,7 +155,27 @@ func (d *drawing) problems(f *watch.Frame) {
 	if f.StoreError != "" {
 		d.line(cell{"! ", d.st.bad}, cell{"durable store", d.st.title}, cell{" " + f.StoreError, ""})
 	}
+	more := -problemShards
+	for i := range f.Shards {
+		s := &f.Shards[i]
+		if !troubled(s) {
+			continue
+		}
+		if more++; more <= 0 {
+			d.line(cell{"! ", d.st.warn}, cell{s.Name, d.st.title}, cell{" " + words(s.State) + ": " + s.Why, ""})
+		}
+	}
+	if more > 0 {
+		d.line(cell{"! ", d.st.warn}, cell{fmt.Sprintf("and %d shards more, below", more), ""})
+	}
 }
+
+// problemShards are shown with their causes at the top at most: the table's last column
+// is cut off on a narrow terminal.
+const problemShards = 5
+
+// troubled is whether somebody should look at a shard.
+func troubled(s *watch.Shard) bool { return s.State.Bad() && !s.Ended }
 
 func (d *drawing) nodes(f *watch.Frame) {
 	var rows [][]cell
@@ -213,9 +234,9 @@ func (d *drawing) shards(f *watch.Frame) {
 	shards := slices.Clone(f.Shards)
 	rank := func(s *watch.Shard) int {
 		switch {
-		case s.State.Bad():
+		case troubled(s):
 			return 0
-		case s.State == cause.Unknown:
+		case s.State != cause.Fine:
 			return 1
 		}
 		return 2
@@ -226,9 +247,9 @@ func (d *drawing) shards(f *watch.Frame) {
 		s := &shards[i]
 		style := d.st.good
 		switch {
-		case s.State.Bad():
+		case troubled(s):
 			style = d.st.bad
-		case s.State == cause.Unknown:
+		case s.State != cause.Fine:
 			style = d.st.dim
 		}
 		beat := "-"

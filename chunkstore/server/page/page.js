@@ -5,9 +5,17 @@
   const SVG = "http://www.w3.org/2000/svg";
   const SPAN = 180_000; // charts show three minutes
   const MINUTE = 60_000;
+  const ROWS = 200; // of shards that are drawn
+  const LATE = 3, LOST = 8; // seconds without a sample after which it is late, and the page of the past
+  // Of each state: its level, its name, and where to look next.
   const states = {
-    unknown: ["wait", "not known yet"], fine: ["good", "fine"], producer_stopped: ["warn", "producer stopped"], producer_slow: ["warn", "producer slow"],
-    cache_missing: ["bad", "cache missing"], durable_throttled: ["bad", "durable throttled"], transport_degraded: ["warn", "transport degraded"], consumer_slow: ["warn", "consumer slow"],
+    unknown: ["wait", "not known yet", ""], fine: ["good", "fine", ""],
+    producer_stopped: ["warn", "producer stopped", "Is its process alive? Its log says why it ended."],
+    producer_slow: ["warn", "producer slow", "Look at the producer's host: processor time, and the queue in rmatail_producer_queue_seconds."],
+    cache_missing: ["bad", "cache missing", "Look below for a node that is away, empty or full. Bytes are safe, and come from the durable store."],
+    durable_throttled: ["bad", "durable throttled", "Look at the store's disk: full, failing or shared? rmatail bench sink measures it."],
+    transport_degraded: ["warn", "transport degraded", "rmatail doctor --peer NODE on the consumer's host says what is wrong and what mends it."],
+    consumer_slow: ["warn", "consumer slow", "The bytes are there: profile the consumer, or split its shards over more processes."],
   };
   const order = { bad: 0, warn: 1, wait: 2, good: 3 };
   const points = []; // Totals of the watcher, the oldest first
@@ -132,6 +140,7 @@
   function remember(map, name, now, value) {
     let series = map.get(name);
     if (!series) map.set(name, (series = []));
+    while (series.length && series.at(-1)[0] >= now) series.pop(); // the node's clock was set back
     series.push([now, value]);
     while (series[0][0] < now - MINUTE - 2000) series.shift();
     return series;
@@ -231,8 +240,8 @@
       if (n.up && n.writes && n.writes !== "live" && n.writes !== "local") problems.push(["warn", n.name, `writers do not reach it (${n.writes}${n.reason ? ": " + n.reason : ""})`]);
     }
     if (f.store_error) problems.push(["bad", "durable store", f.store_error]);
-    const bad = f.shards.filter((s) => order[level(s)] < 2);
-    for (const s of bad.slice(0, 6)) problems.push([level(s), s.name, `${states[s.state][1]}: ${s.why}`]);
+    const bad = f.shards.filter((s) => order[level(s)] < 2).sort((a, b) => order[level(a)] - order[level(b)]);
+    for (const s of bad.slice(0, 6)) problems.push([level(s), s.name, `${states[s.state][1]}: ${s.why}`, states[s.state][2]]);
     const more = bad.length > 6 ? bad.length - 6 : 0;
     problems.sort((a, b) => order[a[0]] - order[b[0]]);
     const up = f.nodes.filter((n) => n.up).length;
@@ -244,11 +253,12 @@
     set($("verdict"), "data-state", problems.length ? (problems[0][0] === "bad" ? "bad" : "warn") : "good");
     const ul = $("problems");
     while (ul.children.length > problems.length + (more ? 1 : 0)) ul.lastChild.remove();
-    problems.forEach(([lv, who, what], i) => {
+    let said = "";
+    problems.forEach(([lv, who, what, next], i) => {
       let li = ul.children[i];
       if (!li || !li.querySelector("b")) {
         const fresh = make("li");
-        fresh.append(make("span", "pill"), document.createTextNode(" "), make("b"), make("span"));
+        fresh.append(make("span", "pill"), document.createTextNode(" "), make("b"), make("span"), make("span", "next"));
         if (li) li.replaceWith(fresh); else ul.append(fresh);
         li = fresh;
       }
@@ -256,14 +266,16 @@
       text(li.children[0], lv === "bad" ? "look" : "note");
       text(li.children[1], who);
       text(li.children[2], what);
+      text(li.children[3], next && next !== said ? next : ""); // once for all that follow
+      said = next || said;
     });
     if (more) {
       const li = ul.children[problems.length] || ul.appendChild(make("li"));
       text(li, `and ${more} shards more, below`);
     }
   }
-  // A producer that has given its lease back has ended in good order: nothing to look at.
-  const level = (s) => (s.state === "producer_stopped" && !s.writer ? "wait" : (states[s.state] || ["wait"])[0]);
+  // A producer that has ended in good order, or so long ago that nobody knows: nothing to look at.
+  const level = (s) => (s.ended ? "wait" : (states[s.state] || ["wait"])[0]);
 
   function tiles(f) {
     const t = f.totals, p = bytes(t.append_bytes), worst = f.shards.reduce((m, s) => (s.lag > (m ? m.lag : 0) ? s : m), null);
@@ -291,6 +303,8 @@
     const wanted = $("filter").value.trim().toLowerCase();
     const shown = f.shards.filter((s) => !wanted || `${s.name} ${s.state} ${(states[s.state] || [0, ""])[1]}`.toLowerCase().includes(wanted))
       .sort((a, b) => order[level(a)] - order[level(b)] || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
+    const found = shown.length;
+    shown.length = Math.min(found, ROWS);
     const trs = rows($("shard-table").tBodies[0], shown.map((s) => s.name), shardCells);
     shown.forEach((s, i) => {
       const td = trs[i].children;
@@ -303,11 +317,11 @@
       cell(td[4], size(s.length));
       cell(td[5], s.lag > 0 ? size(s.lag) + (s.lag_time > 0 ? ` for ${span(s.lag_time)}` : "") : "0", s.lag > 0 && s.lag_time > 1 ? "alarm" : "");
       cell(td[6], s.heartbeat === null ? "–" : s.heartbeat < 1.5 ? "now" : span(s.heartbeat) + " ago");
-      cell(td[7], (s.replicas || []).map((r) => `${r.node} ${r.error ? "?" : r.lag > 0 ? size(r.lag) : "0"}`).join(" · "), (s.replicas || []).every((r) => !r.error && r.lag === 0) ? "quiet" : "");
+      cell(td[7], (s.replicas || []).slice().sort((a, b) => (a.node < b.node ? -1 : 1)).map((r) => `${r.node} ${r.error ? "?" : r.lag > 0 ? size(r.lag) : "0"}`).join(" · "), (s.replicas || []).every((r) => !r.error && r.lag === 0) ? "quiet" : "");
       cell(td[8], s.writer || "–");
     });
-    text($("shard-count"), f.shards.length === shown.length ? `${shown.length}${f.more ? ", the first by name" : ""}` : `${shown.length} of ${f.shards.length}`);
-    text($("shard-note"), f.shards.length ? "" : f.store_error ? `The durable store does not say which shards there are: ${f.store_error}` : "The durable store has no shard yet: rmatail append makes the first.");
+    text($("shard-count"), (f.shards.length === found ? `${found}` : `${found} of ${f.shards.length}`) + (f.more ? ", the first by name" : ""));
+    text($("shard-note"), found > ROWS ? `The first ${ROWS} are shown, those to look at before the others. The filter finds the rest.` : f.shards.length ? (found ? "" : "No shard has that in its name or state.") : f.store_error ? `The durable store does not say which shards there are: ${f.store_error}` : "The durable store has no shard yet: rmatail append makes the first.");
   }
 
   const nodeCells = [["state", "State"], ["name", "Node"], ["n", "Ping"], ["spark", "Last minute"], ["n", "Put"], ["n", "TCP reads"], ["n", "Durable"], ["n", "Hit rate"], ["n", "Missing"], ["n wide late", "Clients"], ["n", "Up for"]];
@@ -415,7 +429,7 @@
     text($("cluster"), f.cluster || "");
     text($("self"), f.self ? "seen by " + f.self : "");
     document.title = `${f.nodes.some((n) => !n.up) || f.shards.some((s) => level(s) === "bad") ? "● " : ""}${f.cluster || f.self || "node"} – rmatail`;
-    if ($("live").dataset.state === "lost") stale(); else verdict(f);
+    if (["lost", "full"].includes($("live").dataset.state)) stale(); else verdict(f);
     tiles(f);
     shards(f);
     nodes(f);
@@ -431,7 +445,8 @@
   // stale says that what is shown is of the past.
   function stale() {
     set($("verdict"), "data-state", "bad");
-    text($("verdict-line"), "This node does not answer. " + (received ? `Below is what it said ${span(Math.round((Date.now() - received) / 1000))} ago.` : ""));
+    text($("verdict-line"), "This node does not answer" + ($("live").dataset.state === "full" ? ", or too many look at its page already. " : ". ") +
+      (received ? `Below is what it said ${span(Math.round((performance.now() - received) / 1000))} ago.` : ""));
     $("problems").replaceChildren();
   }
   function connect() {
@@ -442,24 +457,29 @@
     source.addEventListener("frame", (e) => {
       const f = JSON.parse(e.data);
       if (!f.nodes) return live("lost", f.error || "no sample");
-      received = Date.now();
+      received = performance.now();
       frame = f;
+      while (points.length && points.at(-1).time_ms >= f.time_ms) points.pop(); // the node's clock was set back
       if (f.window > 0) points.push(f.totals);
       while (points.length && points[0].time_ms < f.time_ms - SPAN - 2000) points.shift();
       live("live", "live");
       if (!document.hidden) show();
     });
     source.onerror = () => {
-      live("lost", "trying again");
+      const refused = source.readyState === EventSource.CLOSED; // it was answered with an error
+      live(refused ? "full" : "lost", "trying again");
       stale();
-      if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000); // it was answered with an error
+      if (refused) setTimeout(connect, 2000);
     };
   }
+  // A node that hangs ends no connection: the time tells.
   setInterval(() => {
-    const age = (Date.now() - received) / 1000;
-    if ($("live").dataset.state === "lost") return stale();
-    if (received && age > 3 && $("live").dataset.state === "live") live("late", `last sample ${span(age)} ago`);
-    else if (received && $("live").dataset.state === "late") live("late", `last sample ${span(age)} ago`);
+    const age = (performance.now() - received) / 1000, state = $("live").dataset.state;
+    if (state === "lost" || state === "full") return stale();
+    if (!received || age <= LATE) return;
+    if (age <= LOST) return live("late", `last sample ${span(age)} ago`);
+    live("lost", "no samples");
+    stale();
   }, 1000);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) show(); });
   $("filter").addEventListener("input", show);

@@ -6,12 +6,12 @@
 // their appenders wait for; and, if it is told where, consumers, by their metrics. The
 // first kind of trouble in the order of package cause is the shard's state.
 //
-// A node tells about so many shards only (server.Config.ShardMetrics). For the others
-// the producer's clock is believed, unless its heartbeat has moved between two surveys.
+// A node tells about the first so many shards (server.Config.ShardMetrics), and of those
+// in trouble of the rest. For the others the producer's clock is believed, unless its
+// heartbeat has moved between two surveys.
 package states
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -19,14 +19,6 @@ import (
 	"github.com/rmatail/rmatail/chunkstore/cause"
 	"github.com/rmatail/rmatail/chunkstore/survey"
 )
-
-// told is what one node tells of a shard.
-type told struct {
-	cause.Verdict
-	node         string
-	HeartbeatAge float64 `json:"heartbeat_age_seconds"`
-	PublishAge   float64 `json:"publish_age_seconds"`
-}
 
 // Settle decides the state of each shard of a Report. before is a survey of the same
 // some time ago, for what takes two looks; nil: there was none.
@@ -40,14 +32,14 @@ func Settle(r, before *survey.Report, apart time.Duration, consumers []Consumer,
 				old = &before.Shards[k]
 			}
 		}
-		all := []cause.Verdict{cause.Decide(facts(s, old, apart, nodes[s.Shard], now))}
-		all = append(all, ofNodes(nodes[s.Shard])...)
+		f := facts(s, old, apart, nodes[s.Shard], now)
+		all := []cause.Verdict{survey.Weigh(cause.Decide(f), f.Leased.V, nodes[s.Shard])}
 		for _, c := range consumers {
 			if v, ok := c.verdict(s.Shard); ok {
 				all = append(all, v)
 			}
 		}
-		s.Verdict = First(all)
+		s.Verdict = survey.First(all)
 	}
 }
 
@@ -59,67 +51,32 @@ func Unsettled(r *survey.Report) bool {
 	})
 }
 
-// order is that of package cause: the first of these that is found is the state.
-var order = [...]cause.State{cause.ConsumerSlow, cause.DurableThrottled, cause.CacheMissing, cause.ProducerStopped, cause.ProducerSlow,
-	cause.TransportDegraded, cause.Fine}
-
-// First returns the verdict that comes first in the order of package cause; Unknown is
-// the last.
-func First(all []cause.Verdict) cause.Verdict {
-	return slices.MinFunc(all, func(a, b cause.Verdict) int { return cmp.Compare(rank(a.State), rank(b.State)) })
-}
-
-func rank(s cause.State) int {
-	if i := slices.Index(order[:], s); i >= 0 {
-		return i
-	}
-	return len(order)
-}
-
 // tellings are what the nodes tell, by shard.
-func tellings(r *survey.Report) map[string][]told {
-	all := map[string][]told{}
+func tellings(r *survey.Report) map[string][]survey.Told {
+	all := map[string][]survey.Told{}
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
+		type shard struct {
+			Shard string `json:"shard"`
+			survey.Told
+		}
 		var st struct {
-			Shards []struct {
-				Shard string `json:"shard"`
-				told
-			} `json:"shards"`
+			Shards   []shard `json:"shards"`
+			Troubled []shard `json:"troubled"`
 		}
 		if !n.Up || json.Unmarshal(n.Stat, &st) != nil { // an older node
 			continue
 		}
-		for _, s := range st.Shards {
-			s.node = n.Name
-			all[s.Shard] = append(all[s.Shard], s.told)
+		for _, s := range append(st.Shards, st.Troubled...) {
+			s.Node = n.Name
+			all[s.Shard] = append(all[s.Shard], s.Told)
 		}
-	}
-	return all
-}
-
-// ofNodes are the verdicts of nodes that hold whatever the other nodes tell: appends
-// that wait, and a cache that no node has. A heartbeat that one node lacks may only
-// have been cut off from it.
-func ofNodes(nodes []told) (all []cause.Verdict) {
-	missing := 0
-	for _, n := range nodes {
-		queue := n.State == cause.ProducerSlow && n.HeartbeatAge < cause.LateBeats*cause.DefaultHeartbeat.Seconds()
-		if n.State == cause.DurableThrottled || queue {
-			all = append(all, cause.Verdict{State: n.State, Why: n.node + ": " + n.Why})
-		}
-		if n.State == cause.CacheMissing {
-			missing++
-		}
-	}
-	if missing > 0 && missing == len(nodes) {
-		all = append(all, cause.Verdict{State: cause.CacheMissing, Why: nodes[0].node + ": " + nodes[0].Why})
 	}
 	return all
 }
 
 // facts are a shard's as the survey has seen it.
-func facts(s, old *survey.Shard, apart time.Duration, nodes []told, now time.Time) cause.Facts {
+func facts(s, old *survey.Shard, apart time.Duration, nodes []survey.Told, now time.Time) cause.Facts {
 	f := cause.Facts{Stored: cause.Know(s.Length), Sealed: s.Sealed}
 	asked, held, beat := 0, false, uint64(0)
 	for i := range s.Replicas {
@@ -141,7 +98,7 @@ func facts(s, old *survey.Shard, apart time.Duration, nodes []told, now time.Tim
 		f.HeartbeatAge = cause.Know(max(now.Sub(time.UnixMilli(int64(beat))), 0)) // by the producer's clock, unless more is known
 	}
 	if len(nodes) > 0 {
-		f.HeartbeatAge, f.PublishedAge = cause.Know(youngest(nodes, func(n told) float64 { return n.HeartbeatAge })), cause.Know(youngest(nodes, func(n told) float64 { return n.PublishAge }))
+		f.HeartbeatAge, f.PublishedAge = cause.Know(youngest(nodes, func(n survey.Told) float64 { return n.HeartbeatAge })), cause.Know(youngest(nodes, func(n survey.Told) float64 { return n.PublishAge }))
 	}
 	if old == nil {
 		return f
@@ -159,7 +116,7 @@ func facts(s, old *survey.Shard, apart time.Duration, nodes []told, now time.Tim
 	return f
 }
 
-func youngest(nodes []told, age func(told) float64) time.Duration {
+func youngest(nodes []survey.Told, age func(survey.Told) float64) time.Duration {
 	least := age(nodes[0])
 	for _, n := range nodes[1:] {
 		least = min(least, age(n))
@@ -186,5 +143,5 @@ func OfNode(stat json.RawMessage, shard string, consumers []Consumer) cause.Verd
 			all = append(all, v)
 		}
 	}
-	return First(all)
+	return survey.First(all)
 }
