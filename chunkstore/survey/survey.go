@@ -128,6 +128,9 @@ type Replica struct {
 	Published uint64 `json:"published"`
 	Lag       uint64 `json:"lag"`
 	Error     string `json:"error,omitempty"` // why it could not say
+	// Hidden: the shard is in a tenant's memory, which only its tenant can read. Published
+	// is what the node tells then, if it tells anything of the shard.
+	Hidden bool `json:"hidden,omitempty"`
 	// Heartbeat is the producer's in the entry, in ms of its own clock: news when it
 	// has changed. 0: there is no entry.
 	Heartbeat uint64 `json:"heartbeat_ms,omitempty"`

@@ -3,6 +3,7 @@ package survey
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/cause"
 )
@@ -11,7 +12,9 @@ import (
 // show.
 type Told struct {
 	cause.Verdict
-	Node string `json:"-"`
+	Node      string `json:"-"`
+	Tenant    string `json:"tenant"` // in whose memory it is; empty: nobody's
+	Published uint64 `json:"published"`
 	// Ages in seconds since the producer's heartbeat and the published length have
 	// moved, as the node has seen it.
 	HeartbeatAge float64 `json:"heartbeat_age_seconds"`
@@ -85,4 +88,13 @@ func Rank(s cause.State) int {
 		return i
 	}
 	return len(order)
+}
+
+// Youngest is the smallest of an age in seconds that nodes tell, of one node at least.
+func Youngest(nodes []Told, age func(Told) float64) time.Duration {
+	least := age(nodes[0])
+	for _, n := range nodes[1:] {
+		least = min(least, age(n))
+	}
+	return time.Duration(least * float64(time.Second))
 }

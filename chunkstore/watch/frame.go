@@ -36,12 +36,13 @@ type Node struct {
 	RoundTrip float64 `json:"round_trip"` // of a ping
 
 	Memory  Memory   `json:"memory"`
-	HitRate *float64 `json:"hit_rate"`       // see survey.Node
-	Missing *uint64  `json:"missing"`        // see survey.Node
-	Writes  string   `json:"writes"`         // how the writers of the store's node reach it, as producer.NodeStats.State; empty: not known
-	Reason  string   `json:"reason"`         // why they do not
-	RDMA    string   `json:"rdma,omitempty"` // why its memory is not exported; empty: it is
-	SHM     string   `json:"shm,omitempty"`  // why it is not shared; empty: it is
+	Tenants []Tenant `json:"tenants,omitempty"` // what the tenants' memories hold, by name
+	HitRate *float64 `json:"hit_rate"`          // see survey.Node
+	Missing *uint64  `json:"missing"`           // see survey.Node
+	Writes  string   `json:"writes"`            // how the writers of the store's node reach it, as producer.NodeStats.State; empty: not known
+	Reason  string   `json:"reason"`            // why they do not
+	RDMA    string   `json:"rdma,omitempty"`    // why its memory is not exported; empty: it is
+	SHM     string   `json:"shm,omitempty"`     // why it is not shared; empty: it is
 
 	Connections int    `json:"connections"`
 	InFlight    int    `json:"in_flight"`
@@ -68,6 +69,13 @@ type Memory struct {
 	Cells  []byte  `json:"cells"` // see chunkstore.Map
 }
 
+// Tenant is the memory of one tenant at a node.
+type Tenant struct {
+	Name string `json:"name"`
+	Ways int    `json:"ways"` // extents that it has room for
+	Used int    `json:"used"`
+}
+
 // Rates are of the window of a Frame.
 type Rates struct {
 	Requests     float64 `json:"requests"`
@@ -83,7 +91,7 @@ type Rates struct {
 	Appends      float64 `json:"appends"`
 	AppendBytes  float64 `json:"append_bytes"`
 	Expired      float64 `json:"expired"`    // extents evicted after their time
-	PushedOut    float64 `json:"pushed_out"` // extents evicted before it: the arena is too small
+	PushedOut    float64 `json:"pushed_out"` // extents evicted before it, of any memory: it is too small
 }
 
 // Quantiles are of the times within a window.

@@ -16,7 +16,7 @@ func TestTimesBetweenSnapshots(t *testing.T) {
 	if err := before.UnmarshalText([]byte("100:5 1000:1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := now.UnmarshalText([]byte("100:5 200:98 1000:2 5e5:1 nonsense 7 x:y")); err != nil {
+	if err := now.UnmarshalText([]byte("100:5 200:98 1000:2 5e5:1 nonsense 7 x:y NaN:9 +Inf:9 -5:9 1e300:9")); err != nil {
 		t.Fatal(err)
 	}
 	q := now.since(before)
@@ -34,7 +34,7 @@ func TestTimesBetweenSnapshots(t *testing.T) {
 // node is a survey's answer of a node whose counters stand at n.
 func node(n uint64, epoch uint64) survey.Node {
 	stat := fmt.Sprintf(`{"arena_read_bytes":%d,"appends":%d,"requests":{"a":%d,"b":%d},"ack_times":"100:%d","arena":{"Puts":%d},
-		"replicas":{"nodes":[{"node":"a","state":"local","put_bytes":%d},{"node":"gone","put_bytes":1}]},"shards":[{"shard":"x/0000","state":"producer_slow","why":"y"}],"troubled":[{"shard":"z/0000","state":"producer_stopped","why":"y"}],"map":{"cells":"AAH/","ttl_seconds":60}}`, n, n, n, n, n, n, n)
+		"replicas":{"nodes":[{"node":"a","state":"local","put_bytes":%d},{"node":"gone","put_bytes":1}]},"shards":[{"shard":"x/0000","state":"producer_slow","why":"y"}],"others":[{"shard":"z/0000","state":"producer_stopped","why":"y"}],"map":{"cells":"AAH/","ttl_seconds":60}}`, n, n, n, n, n, n, n)
 	return survey.Node{Name: "a", Addr: "a:1", Store: true, Up: true, Epoch: epoch, RoundTrip: 0.001, Stat: json.RawMessage(stat)}
 }
 

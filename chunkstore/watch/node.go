@@ -38,6 +38,15 @@ type stat struct {
 			Oldest            time.Duration
 		}
 	} `json:"arena"`
+	Tenants []struct {
+		Tenant string `json:"tenant"`
+		Arena  struct {
+			Extents struct {
+				Ways, Used int
+				Capacity   uint64
+			}
+		} `json:"arena"`
+	} `json:"tenants"`
 	Map struct {
 		Cells []byte  `json:"cells"`
 		TTL   float64 `json:"ttl_seconds"`
@@ -45,8 +54,8 @@ type stat struct {
 	Replicas *struct {
 		Nodes []written `json:"nodes"`
 	} `json:"replicas"`
-	Shards   []told `json:"shards"`
-	Troubled []told `json:"troubled"`
+	Shards []told `json:"shards"`
+	Others []told `json:"others"`
 }
 
 // told is what a node says of a shard.
@@ -108,7 +117,7 @@ func (w *Watcher) addNodes(f *Frame, nodes []survey.Node, now time.Time) {
 			n.since(&now1, &b.stat, now.Sub(b.seen).Seconds())
 		}
 		b.epoch, b.seen, b.stat = s.Epoch, now, now1
-		for _, t := range append(now1.Shards, now1.Troubled...) {
+		for _, t := range append(now1.Shards, now1.Others...) {
 			t.Node = n.Name
 			w.told[t.Shard] = append(w.told[t.Shard], t.Told)
 		}
@@ -141,6 +150,10 @@ func (n *Node) take(s *stat) {
 	n.Appenders, n.Panics = s.Appenders, s.Panics
 	e := s.Arena.Extents
 	n.Memory.Ways, n.Memory.Used, n.Memory.Oldest, n.Memory.TTL, n.Memory.Cells = e.Ways, e.Used, e.Oldest.Seconds(), s.Map.TTL, s.Map.Cells
+	for i := range s.Tenants {
+		e := &s.Tenants[i].Arena.Extents
+		n.Tenants = append(n.Tenants, Tenant{s.Tenants[i].Tenant, e.Ways, e.Used})
+	}
 	if !s.RDMA {
 		if n.RDMA = s.RDMAReason; n.RDMA == "" {
 			n.RDMA = "off"
@@ -171,9 +184,18 @@ func (n *Node) since(s, b *stat, d float64) {
 		DurableReads: rate(s.DurableReads, b.DurableReads), DurableBytes: rate(s.DurableBytes, b.DurableBytes),
 		FillBytes: rate(s.FillBytes, b.FillBytes),
 		Appends:   rate(s.Appends, b.Appends), AppendBytes: rate(s.AppendBytes, b.AppendBytes),
-		Expired: rate(s.Arena.Extents.Expired, b.Arena.Extents.Expired), PushedOut: rate(s.Arena.Extents.Capacity, b.Arena.Extents.Capacity),
+		Expired: rate(s.Arena.Extents.Expired, b.Arena.Extents.Expired), PushedOut: rate(s.pushedOut(), b.pushedOut()),
 	}
 	n.Append, n.Ack = s.AppendTimes.since(b.AppendTimes), s.AckTimes.since(b.AckTimes)
+}
+
+// pushedOut are the extents that were evicted before their time, from any memory.
+func (s *stat) pushedOut() (n uint64) {
+	n = s.Arena.Extents.Capacity
+	for i := range s.Tenants {
+		n += s.Tenants[i].Arena.Extents.Capacity
+	}
+	return n
 }
 
 func total(m map[string]uint64) (n uint64) {

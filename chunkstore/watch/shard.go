@@ -33,11 +33,14 @@ func (w *Watcher) addShards(f *Frame, shards []survey.Shard, now time.Time, wind
 		}
 		w.shard[s.Shard] = b
 		o := observe(s)
+		nodes := w.told[s.Shard]
 		facts := b.facts(s, o, now, window, known && listed && w.fresh)
+		if o.hidden {
+			unseen(&facts, nodes)
+		}
 		if !listed {
 			facts.Stored, facts.StoredGrew, facts.BehindFor = cause.Maybe[uint64]{}, cause.Maybe[uint64]{}, cause.Maybe[time.Duration]{}
 		}
-		nodes := w.told[s.Shard]
 		v := survey.Weigh(cause.Decide(facts), o.writer != "", nodes)
 		sh := Shard{Name: s.Shard, State: v.State, Why: v.Why, First: s.First, Length: s.Length, Sealed: s.Sealed, Lag: s.Lag, Writer: o.writer,
 			LagTime: facts.BehindFor.V.Seconds()}
@@ -62,6 +65,7 @@ func (w *Watcher) addShards(f *Frame, shards []survey.Shard, now time.Time, wind
 // observed is what the replicas of a shard's length page say together.
 type observed struct {
 	answers, knows bool
+	hidden         bool // in a tenant's memory: only the nodes can tell
 	published      uint64
 	heartbeat      uint64
 	writer         string
@@ -73,7 +77,7 @@ func observe(s *survey.Shard) (o observed) {
 		if r.Error != "" {
 			continue
 		}
-		o.answers = true
+		o.answers, o.hidden = true, o.hidden || r.Hidden
 		o.knows = o.knows || r.Heartbeat > 0
 		o.published, o.heartbeat = max(o.published, r.Published), max(o.heartbeat, r.Heartbeat)
 		if r.Writer != "" && (o.writer == "" || r.Ballot > ballot) {
@@ -125,4 +129,16 @@ func (b *shardBefore) facts(s *survey.Shard, o observed, now time.Time, window t
 		f.BehindFor = cause.Know(now.Sub(b.behind))
 	}
 	return f
+}
+
+// unseen corrects what an observer thinks of a shard whose memory it may not read: that
+// it has no entry there says nothing, and the nodes have seen its heartbeat.
+func unseen(f *cause.Facts, nodes []survey.Told) {
+	f.CacheKnows = cause.Maybe[bool]{}
+	if len(nodes) == 0 {
+		f.Published, f.PublishedAge, f.BehindFor = cause.Maybe[uint64]{}, cause.Maybe[time.Duration]{}, cause.Maybe[time.Duration]{}
+		return
+	}
+	f.HeartbeatAge = cause.Know(survey.Youngest(nodes, func(t survey.Told) float64 { return t.HeartbeatAge }))
+	f.PublishedAge = cause.Know(survey.Youngest(nodes, func(t survey.Told) float64 { return t.PublishAge }))
 }

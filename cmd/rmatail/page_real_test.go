@@ -97,6 +97,9 @@ func TestRealPage(t *testing.T) {
 	b.open(url)
 	b.until("all nodes and shards", `document.getElementById("verdict-line").textContent.startsWith("3 of 3 nodes up, 3 shards")`)
 	b.until("shards that are fine", row("shard-table", "orders/0000")+`.children[0].textContent.startsWith("fine")`)
+	if m := eval[string](b, `(() => { const r = new XMLHttpRequest(); r.open("GET", "metrics", false); r.send(); return r.responseText })()`); !strings.Contains(m, `rmatail_node_connections{node="n1"}`) {
+		t.Error("the metrics do not name the node as its cluster does")
+	}
 	length := eval[string](b, row("shard-table", "orders/0000")+".children[4].textContent")
 	b.until("a length that grows", row("shard-table", "orders/0000")+".children[4].textContent !== "+fmt.Sprintf("%q", length))
 	for _, tile := range []string{"t-append", "t-tcp", "t-ack", "t-used"} {

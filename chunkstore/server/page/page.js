@@ -13,7 +13,7 @@
     producer_stopped: ["warn", "producer stopped", "Is its process alive? Its log says why it ended."],
     producer_slow: ["warn", "producer slow", "Look at the producer's host: processor time, and the queue in rmatail_producer_queue_seconds."],
     cache_missing: ["bad", "cache missing", "Look below for a node that is away, empty or full. Bytes are safe, and come from the durable store."],
-    durable_throttled: ["bad", "durable throttled", "Look at the store's disk: full, failing or shared? rmatail bench sink measures it."],
+    durable_throttled: ["bad", "durable throttled", "Look at the store's disk: full, failing or shared? rmatail bench sink --real DIR measures it."],
     transport_degraded: ["warn", "transport degraded", "rmatail doctor --peer NODE on the consumer's host says what is wrong and what mends it."],
     consumer_slow: ["warn", "consumer slow", "The bytes are there: profile the consumer, or split its shards over more processes."],
   };
@@ -400,7 +400,8 @@
         bar.children[j].style.width = (100 * share(k)).toFixed(2) + "%";
         bar.children[j].style.background = c;
       });
-      const words = `${percent(share(n0))} younger than ${span(m.ttl / 4)}, ${percent(share(n1))} up to ${span(m.ttl)}, ${percent(share(n2))} past it` + (m.used ? `; the oldest is ${span(m.oldest)} old` : "");
+      const words = `${percent(share(n0))} younger than ${span(m.ttl / 4)}, ${percent(share(n1))} up to ${span(m.ttl)}, ${percent(share(n2))} past it` + (m.used ? `; the oldest is ${span(m.oldest)} old` : "") +
+        (n.tenants ? `. Memory of tenants, beside this: ${n.tenants.map((t) => `${t.name} ${size(t.used * 65536)} of ${size(t.ways * 65536)}`).join(", ")}` : "");
       text(d.querySelector("p"), words);
       set(d.querySelector("canvas"), "aria-label", `Memory of ${n.name}: ${words}`);
     });

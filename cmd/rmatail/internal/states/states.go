@@ -61,13 +61,13 @@ func tellings(r *survey.Report) map[string][]survey.Told {
 			survey.Told
 		}
 		var st struct {
-			Shards   []shard `json:"shards"`
-			Troubled []shard `json:"troubled"`
+			Shards []shard `json:"shards"`
+			Others []shard `json:"others"`
 		}
 		if !n.Up || json.Unmarshal(n.Stat, &st) != nil { // an older node
 			continue
 		}
-		for _, s := range append(st.Shards, st.Troubled...) {
+		for _, s := range append(st.Shards, st.Others...) {
 			s.Node = n.Name
 			all[s.Shard] = append(all[s.Shard], s.Told)
 		}
@@ -78,7 +78,7 @@ func tellings(r *survey.Report) map[string][]survey.Told {
 // facts are a shard's as the survey has seen it.
 func facts(s, old *survey.Shard, apart time.Duration, nodes []survey.Told, now time.Time) cause.Facts {
 	f := cause.Facts{Stored: cause.Know(s.Length), Sealed: s.Sealed}
-	asked, held, beat := 0, false, uint64(0)
+	asked, held, beat, hidden := 0, false, uint64(0), false
 	for i := range s.Replicas {
 		r := &s.Replicas[i]
 		if r.Error != "" {
@@ -86,19 +86,22 @@ func facts(s, old *survey.Shard, apart time.Duration, nodes []survey.Told, now t
 		}
 		asked++
 		held = held || r.Writer != "" && r.Left > 0
-		beat = max(beat, r.Heartbeat)
+		beat, hidden = max(beat, r.Heartbeat), hidden || r.Hidden
 	}
 	f.CacheAnswers = cause.Know(asked > 0)
 	if asked == 0 {
 		return f
 	}
-	f.Leased, f.CacheKnows = cause.Know(held), cause.Know(beat > 0)
-	if beat > 0 {
+	f.Leased = cause.Know(held)
+	if !hidden { // in a tenant's memory: only nodes can tell
+		f.CacheKnows = cause.Know(beat > 0)
+	}
+	if beat > 0 || hidden && len(nodes) > 0 {
 		f.Published = cause.Know(s.Length - s.Lag)
 		f.HeartbeatAge = cause.Know(max(now.Sub(time.UnixMilli(int64(beat))), 0)) // by the producer's clock, unless more is known
 	}
 	if len(nodes) > 0 {
-		f.HeartbeatAge, f.PublishedAge = cause.Know(youngest(nodes, func(n survey.Told) float64 { return n.HeartbeatAge })), cause.Know(youngest(nodes, func(n survey.Told) float64 { return n.PublishAge }))
+		f.HeartbeatAge, f.PublishedAge = cause.Know(survey.Youngest(nodes, func(n survey.Told) float64 { return n.HeartbeatAge })), cause.Know(survey.Youngest(nodes, func(n survey.Told) float64 { return n.PublishAge }))
 	}
 	if old == nil {
 		return f
@@ -114,14 +117,6 @@ func facts(s, old *survey.Shard, apart time.Duration, nodes []survey.Told, now t
 		}
 	}
 	return f
-}
-
-func youngest(nodes []survey.Told, age func(survey.Told) float64) time.Duration {
-	least := age(nodes[0])
-	for _, n := range nodes[1:] {
-		least = min(least, age(n))
-	}
-	return time.Duration(least * float64(time.Second))
 }
 
 func heartbeat(s *survey.Shard) (beat uint64) {

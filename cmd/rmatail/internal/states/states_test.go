@@ -63,7 +63,7 @@ func TestSettle(t *testing.T) {
 		{name: "no node has", s: shard(1000, replica(0, 0)), nodes: []survey.Node{node("n1", stale)}, want: cause.ProducerStopped, words: "1m0s"},
 		{name: "closed by its writer, as a node knows", s: shard(1000, replica(0, time.Hour)), nodes: []survey.Node{node("n1", closed), node("n2", closed)}, want: cause.Fine, words: "closed by its writer"},
 		{name: "closed by its writer, and killed, as another says", s: shard(1000, replica(0, time.Hour)), nodes: []survey.Node{node("n1", closed), node("n2", stale)}, want: cause.ProducerStopped},
-		{name: "of trouble beyond the first shards", s: shard(1000, replica(0, 0)), nodes: []survey.Node{{Name: "n1", Up: true, Stat: json.RawMessage(`{"troubled":[{"shard":"logs/0000",` + hangs + `}]}`)}}, want: cause.DurableThrottled, words: "n1: takes 3s"},
+		{name: "of trouble beyond the first shards", s: shard(1000, replica(0, 0)), nodes: []survey.Node{{Name: "n1", Up: true, Stat: json.RawMessage(`{"others":[{"shard":"logs/0000",` + hangs + `}]}`)}}, want: cause.DurableThrottled, words: "n1: takes 3s"},
 		{name: "no replica answers", s: shard(1000, lost), want: cause.CacheMissing, words: "0 replicas", unsettled: true},
 		{name: "nobody knows it, and it grows", s: shard(1000, absent), before: ptr(shard(900, absent)), want: cause.CacheMissing, words: "1000 bytes are durable", unsettled: true},
 		{name: "nobody knows it, and it rests", s: shard(1000, absent), before: ptr(shard(1000, absent)), want: cause.ProducerStopped, words: "do not grow", unsettled: true},
