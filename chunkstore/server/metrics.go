@@ -76,6 +76,7 @@ func newCollector(s *Server) *collector {
 	c.addLimits(node)
 	c.addShards(node)
 	c.addExport(node)
+	c.addConsumers(node)
 	return c
 }
 

@@ -42,6 +42,7 @@ type Server struct {
 	closers   closers
 
 	counters     counters
+	consumers    consumers
 	shards       shards
 	payloads     payloads
 	appendBytes  *budget // of requests that run beside

@@ -76,6 +76,8 @@ type Stats struct {
 	Arena chunkstore.Stats `json:"arena"`
 	// Tenants are the memories of the tenants, by name.
 	Tenants []TenantStats `json:"tenants,omitempty"`
+	// Consumers are those that report here.
+	Consumers *ConsumersStats `json:"consumers"`
 	// Map is how old what the arena holds is.
 	Map chunkstore.Map `json:"map"`
 
@@ -114,7 +116,7 @@ func (s *Server) tenantStats() (all []TenantStats) {
 }
 
 const (
-	opSlots     = int(wire.OpName) + 1          // slot 0: unknown operations
+	opSlots     = int(wire.OpReport) + 1        // slot 0: unknown operations
 	statusSlots = int(wire.StatusForbidden) + 1 // slot 0: others
 )
 
@@ -184,7 +186,7 @@ func (s *Server) Stats() Stats {
 		QueuePairs: int(c.queuePairs.Load()), Panics: c.panics.Load(),
 		Arena: s.main().arena.Stats(), Map: s.main().arena.Map(),
 	}
-	st.Tenants = s.tenantStats()
+	st.Tenants, st.Consumers = s.tenantStats(), s.consumers.stats(time.Now())
 	st.Shards, st.Others, st.ShardStates = s.shardStats()
 	for i := range c.requests {
 		if n := c.requests[i].Load(); n > 0 {

@@ -67,6 +67,19 @@ func Weigh(own cause.Verdict, held bool, nodes []Told) cause.Verdict {
 	return First(all)
 }
 
+// FreshReport is how old a consumer's report may be to decide a shard's state, in seconds.
+const FreshReport = 10
+
+// OfConsumers says whether a state is one that a consumer knows as well as nodes do, or
+// better: what it says of the producer is not.
+func OfConsumers(s cause.State) bool {
+	switch s {
+	case cause.ConsumerSlow, cause.TransportDegraded, cause.CacheMissing, cause.DurableThrottled:
+		return true
+	}
+	return false
+}
+
 // by is the verdict with the node's name.
 func (t *Told) by() cause.Verdict {
 	return cause.Verdict{State: t.State, Why: t.Node + ": " + t.Why}

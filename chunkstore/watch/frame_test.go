@@ -213,3 +213,36 @@ func TestNoRateOfWhatWasNotSeen(t *testing.T) {
 		t.Errorf("%v B/s after, want 100", r)
 	}
 }
+
+// TestConsumersAreHeard: what consumers tell nodes is of the shards that they speak of, the
+// worst first; stale reports decide nothing, and of the producer nodes know more.
+func TestConsumersAreHeard(t *testing.T) {
+	w := New(Options{})
+	stat := `{"consumers":{"count":40,"states":{"fine":37,"consumer_slow":3},"rates":{"shm":100,"tcp":5},"worst":[
+		{"name":"old","age_seconds":60,"state":"consumer_slow","worst":[{"shard":"b/0000","state":"consumer_slow","why":"9"}]},
+		{"name":"blames","age_seconds":1,"state":"producer_stopped","worst":[{"shard":"b/0000","state":"producer_stopped","why":"9"},{"shard":"b/0000","state":"of tomorrow"}]},
+		{"name":"slow","age_seconds":1,"p99":0.5,"state":"consumer_slow","worst":[{"shard":"a/0000","state":"consumer_slow","why":"9 bytes","lag":9,"lag_seconds":3}]}]}}`
+	f := &Frame{}
+	now := time.Unix(1000, 0)
+	w.addNodes(f, []survey.Node{{Name: "n", Up: true, Epoch: 1, Stat: json.RawMessage(stat)}}, now)
+	for range 2 {
+		f.Shards = nil
+		var shards []survey.Shard
+		for _, name := range []string{"a/0000", "b/0000"} {
+			shards = append(shards, survey.Shard{Shard: name, Length: 9, Replicas: []survey.Replica{{Node: "n", Published: 9, Heartbeat: uint64(now.Unix())}}})
+		}
+		w.addShards(f, shards, now, time.Second, true)
+		now = now.Add(time.Second)
+	}
+	f.Totals = f.sum()
+	f.fewest()
+	if a, b := f.Shards[0], f.Shards[1]; a.State != cause.ConsumerSlow || a.Why != "consumer slow: 9 bytes" || b.State != cause.Fine {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	if f.Reporting != 40 || f.Behind != 3 || len(f.Consumers) != 3 || f.Consumers[0].Name != "slow" || f.Consumers[0].Lag != 9 || f.Consumers[0].Node != "n" {
+		t.Errorf("%d report, %d in trouble: %+v", f.Reporting, f.Behind, f.Consumers)
+	}
+	if f.Totals.Delivered["shm"] != 100 || f.Totals.ReadP99 != 0.5 {
+		t.Errorf("%+v", f.Totals)
+	}
+}

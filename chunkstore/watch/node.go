@@ -54,8 +54,9 @@ type stat struct {
 	Replicas *struct {
 		Nodes []written `json:"nodes"`
 	} `json:"replicas"`
-	Shards []told `json:"shards"`
-	Others []told `json:"others"`
+	Consumers reports `json:"consumers"`
+	Shards    []told  `json:"shards"`
+	Others    []told  `json:"others"`
 }
 
 // told is what a node says of a shard.
@@ -87,6 +88,7 @@ func (w *Watcher) addNodes(f *Frame, nodes []survey.Node, now time.Time) {
 	before := w.nodes
 	w.nodes = make(map[string]*nodeBefore, len(nodes))
 	clear(w.told)
+	clear(w.heard)
 	f.Nodes = make([]Node, len(nodes))
 	var writers []written
 	for i := range nodes {
@@ -117,6 +119,7 @@ func (w *Watcher) addNodes(f *Frame, nodes []survey.Node, now time.Time) {
 			n.since(&now1, &b.stat, now.Sub(b.seen).Seconds())
 		}
 		b.epoch, b.seen, b.stat = s.Epoch, now, now1
+		w.addConsumers(f, n.Name, &now1.Consumers)
 		for _, t := range append(now1.Shards, now1.Others...) {
 			t.Node = n.Name
 			w.told[t.Shard] = append(w.told[t.Shard], t.Told)
@@ -150,6 +153,7 @@ func (n *Node) take(s *stat) {
 	n.Appenders, n.Panics = s.Appenders, s.Panics
 	e := s.Arena.Extents
 	n.Memory.Ways, n.Memory.Used, n.Memory.Oldest, n.Memory.TTL, n.Memory.Cells = e.Ways, e.Used, e.Oldest.Seconds(), s.Map.TTL, s.Map.Cells
+	n.Delivered = s.Consumers.Rates
 	for i := range s.Tenants {
 		e := &s.Tenants[i].Arena.Extents
 		n.Tenants = append(n.Tenants, Tenant{s.Tenants[i].Tenant, e.Ways, e.Used})
@@ -207,10 +211,13 @@ func total(m map[string]uint64) (n uint64) {
 
 // sum makes the totals.
 func (f *Frame) sum() Totals {
-	t := Totals{Time: f.Time}
+	t := Totals{Time: f.Time, ReadP99: f.Totals.ReadP99, Delivered: map[string]float64{}}
 	used, ways := 0, 0
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
+		for source, rate := range n.Delivered {
+			t.Delivered[source] += rate
+		}
 		t.AppendBytes += n.Rates.AppendBytes
 		t.TCPBytes += n.Rates.TCPBytes
 		t.DurableBytes += n.Rates.DurableBytes

@@ -41,7 +41,7 @@ func (w *Watcher) addShards(f *Frame, shards []survey.Shard, now time.Time, wind
 		if !listed {
 			facts.Stored, facts.StoredGrew, facts.BehindFor = cause.Maybe[uint64]{}, cause.Maybe[uint64]{}, cause.Maybe[time.Duration]{}
 		}
-		v := survey.Weigh(cause.Decide(facts), o.writer != "", nodes)
+		v := withConsumers(survey.Weigh(cause.Decide(facts), o.writer != "", nodes), w.heard[s.Shard])
 		sh := Shard{Name: s.Shard, State: v.State, Why: v.Why, First: s.First, Length: s.Length, Sealed: s.Sealed, Lag: s.Lag, Writer: o.writer,
 			LagTime: facts.BehindFor.V.Seconds()}
 		sh.Ended = v.State == cause.ProducerStopped && o.answers && o.writer == "" &&

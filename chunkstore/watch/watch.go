@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore/cause"
 	"github.com/rmatail/rmatail/chunkstore/cluster"
 	"github.com/rmatail/rmatail/chunkstore/survey"
 	"github.com/rmatail/rmatail/fallback/durable"
@@ -45,9 +46,10 @@ type Watcher struct {
 	last  time.Time // of the Frame before; zero: none
 	nodes map[string]*nodeBefore
 	shard map[string]*shardBefore
-	told  map[string][]survey.Told // of shards, by the nodes, now
-	known []durable.Entry          // the last answer of the store
-	fresh bool                     // it was one of the Frame before
+	told  map[string][]survey.Told   // of shards, by the nodes, now
+	heard map[string][]cause.Verdict // of shards, by consumers, now
+	known []durable.Entry            // the last answer of the store
+	fresh bool                       // it was one of the Frame before
 }
 
 // New returns a Watcher, which holds nothing yet.
@@ -56,7 +58,7 @@ func New(o Options) *Watcher {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	return &Watcher{o: o, conns: conns{dial: o.Dial}, nodes: map[string]*nodeBefore{}, shard: map[string]*shardBefore{}, told: map[string][]survey.Told{}}
+	return &Watcher{o: o, conns: conns{dial: o.Dial}, nodes: map[string]*nodeBefore{}, shard: map[string]*shardBefore{}, told: map[string][]survey.Told{}, heard: map[string][]cause.Verdict{}}
 }
 
 // Close closes the connections.
@@ -74,7 +76,7 @@ func (w *Watcher) Next(ctx context.Context) *Frame {
 	err := w.list(ctx, view)
 	r := survey.Of(ctx, view, survey.Options{Dial: w.conns.get, Done: w.conns.put, List: w.listed, Wanted: w.o.Wanted, Shards: w.o.Shards, Timeout: w.o.Timeout})
 	now := w.o.Clock()
-	f := &Frame{Time: now.UnixMilli(), Took: now.Sub(began).Seconds(), Cluster: r.Name, Self: w.o.Self, More: r.More, Shards: []Shard{}}
+	f := &Frame{Time: now.UnixMilli(), Took: now.Sub(began).Seconds(), Cluster: r.Name, Self: w.o.Self, More: r.More, Shards: []Shard{}, Consumers: []Consumer{}}
 	var window time.Duration
 	if !w.last.IsZero() {
 		window = now.Sub(w.last)
@@ -86,6 +88,7 @@ func (w *Watcher) Next(ctx context.Context) *Frame {
 	w.addNodes(f, r.Nodes, now)
 	w.addShards(f, r.Shards, now, window, err == nil)
 	f.Totals = f.sum()
+	f.fewest()
 	w.last = now
 	return f
 }

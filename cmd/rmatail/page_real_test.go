@@ -96,18 +96,20 @@ func TestRealPage(t *testing.T) {
 	b.look(1440, 900, "light")
 	b.open(url)
 	b.until("all nodes and shards", `document.getElementById("verdict-line").textContent.startsWith("3 of 3 nodes up, 3 shards")`)
+	b.until("the consumer, which reports", `/^tail \d+ at /.test(document.querySelector("#consumer-table tbody tr")?.children[1].textContent) && document.querySelector("#consumer-table tbody tr")?.children[4].textContent === "tcp" && document.getElementById("consumer-count").textContent === "1 reporting"`)
+	b.until("what it has had delivered", `/[1-9].* KiB\/s/.test(document.querySelector("#consumer-table tbody tr")?.children[2].textContent) && document.getElementById("h-read").textContent === "Delivered" && /[1-9]/.test(document.getElementById("t-read").textContent)`)
 	b.until("shards that are fine", row("shard-table", "orders/0000")+`.children[0].textContent.startsWith("fine")`)
 	if m := eval[string](b, `(() => { const r = new XMLHttpRequest(); r.open("GET", "metrics", false); r.send(); return r.responseText })()`); !strings.Contains(m, `rmatail_node_connections{node="n1"}`) {
 		t.Error("the metrics do not name the node as its cluster does")
 	}
 	length := eval[string](b, row("shard-table", "orders/0000")+".children[4].textContent")
 	b.until("a length that grows", row("shard-table", "orders/0000")+".children[4].textContent !== "+fmt.Sprintf("%q", length))
-	for _, tile := range []string{"t-append", "t-tcp", "t-ack", "t-used"} {
+	for _, tile := range []string{"t-append", "t-read", "t-ack", "t-used"} {
 		b.until(tile+" in figures", fmt.Sprintf(`/^[1-9]/.test(document.getElementById(%q).textContent)`, tile))
 	}
 	b.until("lines of the charts", `document.querySelectorAll("#latency-chart .line[d^=M]").length === 4 && document.querySelector("#source-chart .area[d^=M]")`)
 	b.until("three maps that are not empty", `[...document.querySelectorAll("#maps canvas")].filter((c) => /[1-9].*younger/.test(c.getAttribute("aria-label"))).length === 3`)
-	if maps := eval[string](b, `document.getElementById("invisible").textContent`); !strings.Contains(maps, "mapping") {
+	if maps := eval[string](b, `document.getElementById("source-note").textContent`); !strings.Contains(maps, "pass no node") {
 		t.Errorf("of reads that no node sees the page says %q", maps)
 	}
 

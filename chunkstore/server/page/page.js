@@ -19,7 +19,7 @@
   };
   const order = { bad: 0, warn: 1, wait: 2, good: 3 };
   const points = []; // Totals of the watcher, the oldest first
-  const history = { shard: new Map(), node: new Map() }; // name -> [[time, value]...]
+  const history = { shard: new Map(), node: new Map(), consumer: new Map() }; // name -> [[time, value]...]
   let frame = null, received = 0;
 
   // --- Numbers for people.
@@ -195,25 +195,35 @@
     legend("latency-legend", [["blue", "ack p99", now(last.ack, "p99")], ["blue dash", "p50", now(last.ack, "p50")], ["teal", "disk p99", now(last.append, "p99")], ["teal dash", "p50", now(last.append, "p50")]]);
   }
 
-  const sources = [["violet", "memory over TCP", "tcp_bytes"], ["warn", "durable store, to readers", "durable_bytes"], ["teal", "durable store, into memory", "fill_bytes"]];
-  function served() {
-    const sum = (p) => sources.reduce((n, s) => n + p[s[2]], 0);
+  // By nodes, if no consumer tells; else by consumers, who see what no node does.
+  const byNodes = [["violet", "memory over TCP", (p) => p.tcp_bytes], ["warn", "durable store, to readers", (p) => p.durable_bytes], ["teal", "durable store, into memory", (p) => p.fill_bytes]];
+  const told = (source) => (p) => (p.delivered || {})[source] || 0;
+  const byConsumers = [["blue", "shared memory", told("shm")], ["teal", "RDMA", told("rdma")], ["violet", "TCP", told("tcp")], ["warn", "durable store", told("durable")]];
+  const delivered = (p) => byConsumers.reduce((n, s) => n + s[2](p), 0);
+  function served(f) {
+    const sources = f.reporting > 0 ? byConsumers : byNodes, sum = (p) => sources.reduce((n, s) => n + s[2](p), 0);
     const top = Math.max(...points.map(sum), 1024) * 1.05;
     const step = Math.pow(2, Math.floor(Math.log2(top / 2))), ticks = [];
     for (let v = 0; v <= top; v += step) ticks.push([v, round(rate(v))]);
     const svg = $("source-chart"), plot = chart(svg, ticks, 0, top, false);
     sources.forEach(([color], i) => {
-      const to = (p) => sources.slice(0, i + 1).reduce((n, s) => n + p[s[2]], 0), from = (p) => sources.slice(0, i).reduce((n, s) => n + p[s[2]], 0);
+      const to = (p) => sources.slice(0, i + 1).reduce((n, s) => n + s[2](p), 0), from = (p) => sources.slice(0, i).reduce((n, s) => n + s[2](p), 0);
       const upper = runs(to), lower = runs(from);
       const d = upper.map((r, k) => "M" + r.map(([t, v]) => `${plot.x(t).toFixed(1)},${plot.y(v).toFixed(1)}`)
         .concat(lower[k].toReversed().map(([t, v]) => `${plot.x(t).toFixed(1)},${plot.y(v).toFixed(1)}`)).join("L") + "Z").join("");
       svg.append(shape("path", { class: "area solid c-" + color, d }));
     });
     const last = points.at(-1) || {};
-    legend("source-legend", sources.map(([color, label, key]) => [color, label, rate(last[key] || 0)]));
+    legend("source-legend", last.time_ms ? sources.map(([color, label, value]) => [color, label, rate(value(last))]) : []);
+    const maps = f.nodes.reduce((a, n) => a + n.mappings, 0), qps = f.nodes.reduce((a, n) => a + n.queue_pairs, 0);
+    const held = `${maps} ${maps === 1 ? "mapping" : "mappings"} and ${qps} queue ${qps === 1 ? "pair" : "pairs"} are held`;
+    text($("source-note"), f.reporting > 0
+      ? `${f.reporting === 1 ? "What the consumer that reports has had delivered, by its own account" : `What the ${f.reporting} consumers that report have had delivered, by their own account`}. Reads over shared memory and RDMA pass no node: ${held}.`
+      : `What the nodes serve. Reads over shared memory and RDMA pass no node, and are in none of these rates: ${held}. Consumers that report would tell.`);
   }
   function legend(id, entries) {
     const ul = $(id);
+    while (ul.children.length > entries.length) ul.lastChild.remove();
     while (ul.children.length < entries.length) {
       const li = make("li");
       li.append(make("i"), document.createTextNode(""), make("b"));
@@ -280,8 +290,9 @@
   function tiles(f) {
     const t = f.totals, p = bytes(t.append_bytes), worst = f.shards.reduce((m, s) => (s.lag > (m ? m.lag : 0) ? s : m), null);
     figure("t-append", [p[0], p[1] + "/s"]);
-    const tcp = bytes(t.tcp_bytes), durable = bytes(t.durable_bytes);
-    figure("t-tcp", [tcp[0], tcp[1] + "/s"]);
+    const telling = f.reporting > 0, read = bytes(telling ? delivered(t) : t.tcp_bytes), durable = bytes(t.durable_bytes);
+    text($("h-read"), telling ? "Delivered" : "Read over TCP");
+    figure("t-read", [read[0], read[1] + "/s"], telling && t.read_p99 > 0 ? "p99 " + span(t.read_p99) : "");
     figure("t-durable", [durable[0], durable[1] + "/s"]);
     figure("t-lag", bytes(t.lag), worst ? (worst.lag_time > 0 ? "for " + span(worst.lag_time) : "") : "");
     figure("t-ack", t.ack ? time(t.ack.p99) : ["–", ""], t.ack ? "p50 " + span(t.ack.p50) : "");
@@ -289,7 +300,7 @@
     figure("t-used", [percent(t.used).replace(" %", ""), "%"], size(held));
     const now = t.time_ms, of = (v) => points.map((q) => [q.time_ms, v(q)]);
     spark($("s-append"), of((q) => q.append_bytes), now, SPAN, "blue");
-    spark($("s-tcp"), of((q) => q.tcp_bytes), now, SPAN, "violet");
+    spark($("s-read"), of((q) => (telling ? delivered(q) : q.tcp_bytes)), now, SPAN, "violet");
     spark($("s-durable"), of((q) => q.durable_bytes), now, SPAN, "warn");
     spark($("s-lag"), of((q) => q.lag), now, SPAN, "warn");
     spark($("s-ack"), of((q) => (q.ack ? q.ack.p99 : null)), now, SPAN, "blue");
@@ -347,8 +358,32 @@
       cell(td[10], n.up ? span(n.uptime) : "–");
     });
     text($("node-count"), `${f.nodes.filter((n) => n.up).length} of ${f.nodes.length} up`);
-    const maps = f.nodes.reduce((a, n) => a + n.mappings, 0), qps = f.nodes.reduce((a, n) => a + n.queue_pairs, 0);
-    text($("invisible"), `Shared memory (${maps} ${maps === 1 ? "mapping" : "mappings"} held) and RDMA (${qps} queue ${qps === 1 ? "pair" : "pairs"})`);
+  }
+
+  const consumerCells = [["state", "State"], ["name", "Consumer"], ["n", "Rate"], ["spark", "Last minute"], ["n left", "Over"], ["n", "Read p99"], ["n", "Shards"], ["wide late", "Worst of them"], ["n", "Lag"]];
+  function consumers(f) {
+    const key = (c) => c.node + " " + c.addr, rateOf = (c) => Object.values(c.rates || {}).reduce((a, b) => a + b, 0);
+    for (const c of f.consumers) remember(history.consumer, key(c), f.time_ms, rateOf(c));
+    forget(history.consumer, new Set(f.consumers.map(key)));
+    const trs = rows($("consumer-table").tBodies[0], f.consumers.map(key), consumerCells);
+    f.consumers.forEach((c, i) => {
+      const td = trs[i].children, silent = c.age > 10;
+      pill(td[0], silent ? "warn" : (states[c.state] || ["wait"])[0], silent ? "silent" : (states[c.state] || [0, c.state])[1], silent ? `no report for ${span(c.age)}` : c.state === "fine" ? "" : c.why);
+      named(td[1], c.name, `${c.addr} · reports to ${c.node}`);
+      cell(td[2], rate(rateOf(c)));
+      td[2].title = Object.entries(c.rates || {}).map(([source, n]) => `${source} ${rate(n)}`).join(", ");
+      if (!td[3].firstChild) td[3].append(shape("svg", { role: "img", "aria-label": "Rate over the last minute" }));
+      spark(td[3].firstChild, history.consumer.get(key(c)), f.time_ms, MINUTE, "violet");
+      cell(td[4], c.transport || "–");
+      cell(td[5], c.p99 > 0 ? span(c.p99) : "–");
+      cell(td[6], String(c.shards));
+      cell(td[7], c.shard || "–");
+      cell(td[8], c.lag > 0 ? size(c.lag) + (c.lag_time > 0 ? ` for ${span(c.lag_time)}` : "") : "0", c.lag > 0 && c.lag_time > 1 ? "alarm" : "");
+    });
+    text($("consumer-count"), f.reporting ? `${f.reporting} reporting${f.behind ? `, ${f.behind} in trouble` : ""}` : "");
+    text($("consumer-note"), !f.reporting ? "None reports. rmatail tail does, and so does a process whose reader.Config has a Name."
+      : f.reporting > f.consumers.length ? `Those that fare worst are shown, ${f.consumers.length} of ${f.reporting}.` : "");
+    $("consumer-table").hidden = !f.reporting;
   }
 
   // --- The memory maps.
@@ -433,9 +468,10 @@
     if (["lost", "full"].includes($("live").dataset.state)) stale(); else verdict(f);
     tiles(f);
     shards(f);
+    consumers(f);
     nodes(f);
     latency();
-    served();
+    served(f);
     memory(f);
   }
   function live(state, words) {
@@ -459,6 +495,7 @@
       const f = JSON.parse(e.data);
       if (!f.nodes) return live("lost", f.error || "no sample");
       received = performance.now();
+      f.consumers = f.consumers || [];
       frame = f;
       while (points.length && points.at(-1).time_ms >= f.time_ms) points.pop(); // the node's clock was set back
       if (f.window > 0) points.push(f.totals);

@@ -23,7 +23,7 @@ import (
 // Settle decides the state of each shard of a Report. before is a survey of the same
 // some time ago, for what takes two looks; nil: there was none.
 func Settle(r, before *survey.Report, apart time.Duration, consumers []Consumer, now time.Time) {
-	nodes := tellings(r)
+	nodes, said := tellings(r), reports(r)
 	for i := range r.Shards {
 		s := &r.Shards[i]
 		var old *survey.Shard
@@ -39,6 +39,7 @@ func Settle(r, before *survey.Report, apart time.Duration, consumers []Consumer,
 				all = append(all, v)
 			}
 		}
+		all = append(all, said[s.Shard]...)
 		s.Verdict = survey.First(all)
 	}
 }
@@ -70,6 +71,35 @@ func tellings(r *survey.Report) map[string][]survey.Told {
 		for _, s := range append(st.Shards, st.Others...) {
 			s.Node = n.Name
 			all[s.Shard] = append(all[s.Shard], s.Told)
+		}
+	}
+	return all
+}
+
+// reports are what consumers have told nodes of late, by shard. Of its producer the nodes
+// know more.
+func reports(r *survey.Report) map[string][]cause.Verdict {
+	all := map[string][]cause.Verdict{}
+	for i := range r.Nodes {
+		var st struct {
+			Consumers struct {
+				Worst []struct {
+					Name  string  `json:"name"`
+					Age   float64 `json:"age_seconds"`
+					Worst []struct{ Shard, State, Why string }
+				}
+			}
+		}
+		if !r.Nodes[i].Up || json.Unmarshal(r.Nodes[i].Stat, &st) != nil {
+			continue
+		}
+		for _, c := range st.Consumers.Worst {
+			for _, s := range c.Worst {
+				var state cause.State
+				if state.UnmarshalText([]byte(s.State)) == nil && survey.OfConsumers(state) && c.Age <= survey.FreshReport {
+					all[s.Shard] = append(all[s.Shard], cause.Verdict{State: state, Why: "consumer " + c.Name + ": " + s.Why})
+				}
+			}
 		}
 	}
 	return all
@@ -128,7 +158,8 @@ func heartbeat(s *survey.Shard) (beat uint64) {
 
 // OfNode is the state of a shard by what a single node says of itself, and consumers.
 func OfNode(stat json.RawMessage, shard string, consumers []Consumer) cause.Verdict {
-	nodes := tellings(&survey.Report{Nodes: []survey.Node{{Up: true, Stat: stat}}})[shard]
+	r := &survey.Report{Nodes: []survey.Node{{Up: true, Stat: stat}}}
+	nodes := tellings(r)[shard]
 	all := []cause.Verdict{{State: cause.Unknown, Why: "the node tells nothing of it: nobody has written it since the node started, or it tells of other shards"}}
 	if len(nodes) > 0 {
 		all[0] = nodes[0].Verdict
@@ -138,5 +169,5 @@ func OfNode(stat json.RawMessage, shard string, consumers []Consumer) cause.Verd
 			all = append(all, v)
 		}
 	}
-	return survey.First(all)
+	return survey.First(append(all, reports(r)[shard]...))
 }
