@@ -28,7 +28,8 @@ type topCmd struct {
 func (c *topCmd) Help() string {
 	return `Shows what a node's page shows: nodes, shards with the cause of what is slow, rates, and memory by age. q or Ctrl-C ends it.
 
-What consumers read over shared memory and RDMA passes no node, and is in none of these numbers: it is in their own metrics (rmatail_reader_*).`
+What consumers read over shared memory and RDMA passes no node: it is known of those that report (rmatail tail does, and a process whose
+reader.Config has a Name), and in their own metrics (rmatail_reader_*).`
 }
 
 func (c *topCmd) Run(p *process) error {

@@ -132,7 +132,7 @@ func TestRealTopOfACluster(t *testing.T) {
 // TestDrawFrameIsSafe: names with escapes move no cursor, lines are cut at the width.
 func TestDrawFrameIsSafe(t *testing.T) {
 	evil := "\x1b[2J\x1b]0;x\a\r\n\u009b1mé\xff"
-	f := &watch.Frame{Cluster: evil, StoreError: evil, Nodes: []watch.Node{{Name: evil, Error: evil}, {Name: "up", Up: true, Memory: watch.Memory{Cells: []byte{0, 1, 100, 200}}}},
+	f := &watch.Frame{Reporting: 1, Consumers: []watch.Consumer{{Name: evil, Transport: evil, Shard: evil, State: cause.ConsumerSlow, Rates: map[string]float64{"shm": 5 << 20}}}, Cluster: evil, StoreError: evil, Nodes: []watch.Node{{Name: evil, Error: evil}, {Name: "up", Up: true, Memory: watch.Memory{Cells: []byte{0, 1, 100, 200}}}},
 		Shards: []watch.Shard{{Name: evil, Writer: evil, Why: evil, State: cause.ProducerSlow}}}
 	for _, columns := range []int{20, 80, 300} {
 		for _, l := range drawFrame(f, plainStyle, columns, 0) {
@@ -151,7 +151,7 @@ func TestDrawFrameIsSafe(t *testing.T) {
 		t.Errorf("that there is more is not told: %q", l)
 	}
 	text := strings.Join(drawFrame(f, plainStyle, 300, 0), "\n")
-	if !strings.Contains(text, "#####+++++.....") || !strings.Contains(text, "producer slow") || !strings.Contains(text, "é") {
+	if !strings.Contains(text, "#####+++++.....") || !strings.Contains(text, "producer slow") || !strings.Contains(text, "consumer slow  5MiB/s") || !strings.Contains(text, "é") {
 		t.Errorf("frame:\n%s", text)
 	}
 }
