@@ -78,7 +78,7 @@ func (o Op) maxRequest() int {
 	case OpName:
 		return nameFixed + 1 + MaxShard
 	case OpAwaitArena:
-		return awaitFixed + MaxAwaitWords*awaitEntry + MaxReads*readArenaEntry
+		return awaitFixed + MaxAwaitWords*awaitEntry + MaxReads*readArenaEntry + extentReadLen
 	case OpReport:
 		return MaxReport
 	case OpNodeStat, OpPing:
