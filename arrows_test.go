@@ -56,7 +56,7 @@ var arrows = map[string][]string{
 	"chunkstore/cause":            {},
 	"chunkstore/cluster":          {"chunkstore/layout", "chunkstore/placement"},
 	"chunkstore/cluster/file":     {"auth", "chunkstore/layout", "chunkstore/cluster", "internal/bytesize", goyaml, fsnotify},
-	"chunkstore/survey":           {"chunkstore/cluster", "chunkstore/layout", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/cause"},
+	"chunkstore/survey":           {"auth", "chunkstore/cluster", "chunkstore/layout", "fallback/wire", "fallback/tcp", "fallback/durable", "chunkstore/cause"},
 	"chunkstore/watch":            {"chunkstore/survey", "chunkstore/cause", "chunkstore/cluster", "fallback/wire", "fallback/durable"},
 	"chunkstore/server/page":      {},
 	"chunkstore/server":           {"auth", "chunkstore/watch", "chunkstore/server/page", "chunkstore", "chunkstore/layout", "chunkstore/cause", "chunkstore/cluster", "rdma", "rdma/local", "fallback/wire", "fallback/tcp", "fallback/durable", "producer", "internal/spread", prometheus, xsys},

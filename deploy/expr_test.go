@@ -11,7 +11,7 @@ import (
 // The parser takes more than Prometheus does. What only it takes is refused here.
 var (
 	rollups    = []string{"rate", "increase"}
-	functions  = []string{"histogram_quantile", "rate", "increase"}
+	functions  = []string{"histogram_quantile", "rate", "increase", "absent"}
 	aggregates = []string{"sum", "max", "min", "avg", "count"}
 	operators  = []string{"+", "-", "*", "/", ">", "<", "==", "!=", ">=", "<=", "and", "or", "unless"}
 	// targetLabels are those that a scrape adds.

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/rmatail/rmatail/chunkstore/cause"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/metrics.md")
@@ -60,8 +62,14 @@ func alerts(t *testing.T, known map[string]metric) {
 	if err := yaml.UnmarshalWithOptions(text, &r, yaml.Strict()); err != nil {
 		t.Fatal(err)
 	}
-	commands := commandsOf(t)
-	seen := map[string]bool{}
+	commands, sections := commandsOf(t), sectionsOf(t, "../docs/troubleshooting.md")
+	seen, missing := map[string]bool{}, map[string]bool{}
+	for _, c := range causes {
+		missing[c] = true
+		if !slices.Contains(sections, c) {
+			t.Errorf("docs/troubleshooting.md has no section on %s", c)
+		}
+	}
 	for _, g := range r.Groups {
 		for _, a := range g.Rules {
 			if !alertName.MatchString(a.Alert) || seen[a.Alert] {
@@ -95,17 +103,57 @@ func alerts(t *testing.T, known map[string]metric) {
 					t.Errorf("%s: the summary uses label %s, which the expression does not keep", a.Alert, l[1])
 				}
 			}
-			if a.Annotations["summary"] == "" || len(a.Annotations) != 2 {
+			url, linked := a.Annotations["runbook_url"]
+			if n := len(a.Annotations); a.Annotations["summary"] == "" || n != 2 && !(linked && n == 3) {
 				t.Errorf("%s: annotations %v", a.Alert, slices.Sorted(maps.Keys(a.Annotations)))
+			}
+			if where, section, _ := strings.Cut(url, "#"); linked && (!strings.HasSuffix(where, "/docs/troubleshooting.md") || !slices.Contains(sections, section)) {
+				t.Errorf("%s: %s is no section of docs/troubleshooting.md: %v", a.Alert, url, sections)
+			}
+			if of := stateOf(a.Alert); slices.Contains(causes, of) && !strings.HasSuffix(url, "#"+of) {
+				t.Errorf("%s: runbook_url %q, want the section of its state", a.Alert, url)
 			}
 		}
 	}
-	for _, state := range []string{"ProducerStopped", "ProducerSlow", "CacheMissing", "DurableThrottled", "TransportDegraded", "ConsumerSlow"} {
-		if !seen["Rmatail"+state] {
-			t.Errorf("no alert for the state %s", state)
-		}
+	for name := range seen {
+		delete(missing, stateOf(name))
+	}
+	if len(missing) > 0 {
+		t.Errorf("no alert for the states %v", slices.Sorted(maps.Keys(missing)))
 	}
 	t.Logf("report: %d alerts", len(seen))
+}
+
+// causes are the states of package cause that somebody should look at.
+var causes = func() (names []string) {
+	for _, s := range cause.States() {
+		if s.Bad() {
+			names = append(names, s.String())
+		}
+	}
+	return names
+}()
+
+var inner = regexp.MustCompile(`([a-z])([A-Z])`)
+
+// stateOf is the state that an alert's name stands for, if it does.
+func stateOf(alert string) string {
+	return strings.ToLower(inner.ReplaceAllString(strings.TrimPrefix(alert, "Rmatail"), "${1}_${2}"))
+}
+
+var heading = regexp.MustCompile("(?m)^#+ `?([^`\\n]+)`?$")
+
+// sectionsOf are the anchors of a document's headings.
+func sectionsOf(t *testing.T, path string) (anchors []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range heading.FindAllStringSubmatch(string(text), -1) {
+		anchors = append(anchors, strings.ToLower(strings.ReplaceAll(m[1], " ", "-")))
+	}
+	return anchors
 }
 
 // commandsOf are the commands of cmd/rmatail.

@@ -79,6 +79,9 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		}
 	}
 	c.register()
+	if cfg.Name != "" {
+		c.spawn(c.report)
+	}
 	return c, nil
 }
 

@@ -129,6 +129,12 @@ type Config struct {
 	// rest are summed. 64; negative: none has.
 	ShardMetrics int
 
+	// Name, if set, is what this process is called where nodes are looked at: one of them
+	// is told every two seconds how the process fares, so that its lag, its causes and what
+	// it reads over shared memory and RDMA are on the page and in `rmatail stat`. At most 64
+	// bytes are shown. Empty: nobody is told.
+	Name string
+
 	Logger     *slog.Logger          // nil: nothing is logged
 	Registerer prometheus.Registerer // nil: no metrics
 }

@@ -27,14 +27,19 @@ func (s *Server) member() (n cluster.Node, ok bool) {
 	return view.Nodes[i], true
 }
 
-// startReplicas makes what the node's own appenders mirror into: the caches of
-// the whole cluster, of which the arena is one. A node without a cluster is one
-// of its own.
-func (s *Server) startReplicas() error {
+// startAlone makes a node without a cluster one of its own, of which its address is the
+// name.
+func (s *Server) startAlone() error {
 	if s.cfg.Cluster == nil {
 		s.cfg.Node = s.Addr().String()
 		s.cfg.Cluster = cluster.Single(s.cfg.Node)
 	}
+	return nil
+}
+
+// startReplicas makes what the node's own appenders mirror into: the caches of
+// the whole cluster, of which the arena is one.
+func (s *Server) startReplicas() error {
 	if _, ok := s.member(); !ok {
 		return fmt.Errorf("%w: node %q is not in the cluster's description", ErrConfig, s.cfg.Node)
 	}

@@ -101,6 +101,7 @@ func (c *conn) serve() {
 		c.log.Warn("queue pair was not closed cleanly", "err", err)
 	}
 	c.endWaits()
+	c.s.consumers.leave(c)
 	c.work.Wait() // each within its own deadline
 	c.nc.Close()
 	switch {

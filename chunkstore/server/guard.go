@@ -50,12 +50,23 @@ func (g *guard) protect(next http.Handler) http.Handler {
 // show memory's contents by their names, and cost processor time.
 func (g *guard) profiles(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.loopback && g.admit == nil {
-			say(w, http.StatusForbidden, "profiles are served at a loopback address, or with a token: rmatail serve --http-token FILE")
+		if g.admit == nil && (!g.loopback || forwarded(r)) {
+			say(w, http.StatusForbidden, "profiles are served at a loopback address, and not through a proxy, or with a token: rmatail serve --http-token FILE")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// forwarded says whether a proxy on this host asks for somebody elsewhere. Most say so;
+// who says so falsely gets less.
+func forwarded(r *http.Request) bool {
+	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"} {
+		if r.Header.Get(name) != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // localName says whether a Host header names this host for itself.

@@ -36,6 +36,10 @@ func (c *conn) request(h wire.Header, p []byte) {
 		err = c.lease(h, p)
 	case wire.OpPing:
 		c.out.Header(h, 0)
+	case wire.OpReport:
+		if err = c.report(p); err == nil {
+			c.out.Header(h, 0)
+		}
 	case wire.OpName:
 		if err = c.name(p); err == nil {
 			c.out.Header(h, 0)

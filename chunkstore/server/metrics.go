@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rmatail/rmatail/chunkstore"
 )
 
 // collector turns Stats into metrics when they are scraped: counting costs the
@@ -29,7 +31,7 @@ type metric struct {
 
 func newCollector(s *Server) *collector {
 	c := &collector{s: s}
-	node := prometheus.Labels{"node": s.Addr().String()}
+	node := prometheus.Labels{"node": s.cfg.Node}
 	c.durable = prometheus.NewDesc("rmatail_node_durable_read_seconds", "Time of durable reads for clients, waiting for a place at the disk excluded.", nil, node)
 	add := func(name, help string, kind prometheus.ValueType, value func(Stats) float64) {
 		c.descs = append(c.descs, &metric{desc: prometheus.NewDesc("rmatail_node_"+name, help, nil, node), kind: kind, value: value})
@@ -70,10 +72,11 @@ func newCollector(s *Server) *collector {
 		return 0
 	})
 	count("panics_total", "Panics in connections: bugs.", func(s Stats) float64 { return float64(s.Panics) })
-	c.addArena(gauge, count)
+	c.addArena(node)
 	c.addLimits(node)
 	c.addShards(node)
 	c.addExport(node)
+	c.addConsumers(node)
 	return c
 }
 
@@ -82,27 +85,43 @@ func (c *collector) many(node prometheus.Labels, kind prometheus.ValueType, name
 	c.descs = append(c.descs, &metric{desc: prometheus.NewDesc("rmatail_node_"+name, help, labels, node), kind: kind, many: f})
 }
 
-func (c *collector) addArena(gauge, count func(name, help string, value func(Stats) float64)) {
-	count("cache_puts_total", "Chunk pieces that the arena took.", func(s Stats) float64 { return float64(s.Arena.Puts) })
-	count("cache_prefix_misses_total", "Chunk pieces refused because the arena lacks what they continue.", func(s Stats) float64 { return float64(s.Arena.PrefixMisses) })
-	count("cache_conflicts_total", "Puts and publications that contradict what the arena held.", func(s Stats) float64 { return float64(s.Arena.Conflicts) })
-	count("cache_publishes_total", "Lengths published.", func(s Stats) float64 { return float64(s.Arena.Publishes) })
-	gauge("cache_extents", "Extents held.", func(s Stats) float64 { return float64(s.Arena.Extents.Used) })
-	gauge("cache_extents_max", "Extents that the arena has room for.", func(s Stats) float64 { return float64(s.Arena.Extents.Ways) })
-	count("cache_extents_expired_total", "Extents evicted after their time.", func(s Stats) float64 { return float64(s.Arena.Extents.Expired) })
-	count("cache_extents_pushed_out_total", "Extents evicted before their time: the arena is too small.", func(s Stats) float64 { return float64(s.Arena.Extents.Capacity) })
-	gauge("leases", "Writers' leases known.", func(s Stats) float64 { return float64(s.Arena.Leases) })
-	count("leases_forgotten_total", "Leases forgotten for want of room.", func(s Stats) float64 { return float64(s.Arena.Forgotten) })
-	count("publishes_poisoned_total", "Publications refused as a newer writer holds the lease.", func(s Stats) float64 { return float64(s.Arena.Poisoned) })
-	gauge("cache_pages", "Length pages held.", func(s Stats) float64 { return float64(s.Arena.Pages.Used) })
-	gauge("cache_pages_max", "Length pages that the arena has room for.", func(s Stats) float64 { return float64(s.Arena.Pages.Ways) })
-	count("cache_pages_expired_total", "Length pages evicted after their time.", func(s Stats) float64 { return float64(s.Arena.Pages.Expired) })
-	count("cache_pages_pushed_out_total", "Length pages evicted before their time: the arena is too small.", func(s Stats) float64 { return float64(s.Arena.Pages.Capacity) })
-	gauge("cache_oldest_seconds", "Time since the last put of the extent that was put the longest ago.", func(s Stats) float64 { return s.Arena.Extents.Oldest.Seconds() })
-	count("cache_deltas_total", "Chunk pieces that the arena took and that continued what it held.", func(s Stats) float64 { return float64(s.Arena.Deltas) })
-	count("cache_duplicates_total", "Chunk pieces that the arena took and that brought nothing new.", func(s Stats) float64 { return float64(s.Arena.Duplicates) })
-	count("cache_refused_total", "Puts and publications refused as malformed.", func(s Stats) float64 { return float64(s.Arena.Bad) })
-	count("cache_stale_publishes_total", "Lengths published that were smaller than the one before.", func(s Stats) float64 { return float64(s.Arena.Stale) })
+// addArena adds what each memory holds: that of the streams without a tenant, whose
+// label is empty, and those of the tenants.
+func (c *collector) addArena(node prometheus.Labels) {
+	add := func(kind prometheus.ValueType, name, help string, value func(*chunkstore.Stats) float64) {
+		c.many(node, kind, name, help, []string{"tenant"}, func(st Stats, emit func(float64, ...string)) {
+			emit(value(&st.Arena), "")
+			for i := range st.Tenants {
+				emit(value(&st.Tenants[i].Arena), st.Tenants[i].Tenant)
+			}
+		})
+	}
+	gauge := func(name, help string, value func(*chunkstore.Stats) float64) {
+		add(prometheus.GaugeValue, name, help, value)
+	}
+	count := func(name, help string, value func(*chunkstore.Stats) float64) {
+		add(prometheus.CounterValue, name, help, value)
+	}
+	count("cache_puts_total", "Chunk pieces that the arena took.", func(s *chunkstore.Stats) float64 { return float64(s.Puts) })
+	count("cache_prefix_misses_total", "Chunk pieces refused because the arena lacks what they continue.", func(s *chunkstore.Stats) float64 { return float64(s.PrefixMisses) })
+	count("cache_conflicts_total", "Puts and publications that contradict what the arena held.", func(s *chunkstore.Stats) float64 { return float64(s.Conflicts) })
+	count("cache_publishes_total", "Lengths published.", func(s *chunkstore.Stats) float64 { return float64(s.Publishes) })
+	gauge("cache_extents", "Extents held.", func(s *chunkstore.Stats) float64 { return float64(s.Extents.Used) })
+	gauge("cache_extents_max", "Extents that the arena has room for.", func(s *chunkstore.Stats) float64 { return float64(s.Extents.Ways) })
+	count("cache_extents_expired_total", "Extents evicted after their time.", func(s *chunkstore.Stats) float64 { return float64(s.Extents.Expired) })
+	count("cache_extents_pushed_out_total", "Extents evicted before their time: the arena is too small.", func(s *chunkstore.Stats) float64 { return float64(s.Extents.Capacity) })
+	gauge("leases", "Writers' leases known.", func(s *chunkstore.Stats) float64 { return float64(s.Leases) })
+	count("leases_forgotten_total", "Leases forgotten for want of room.", func(s *chunkstore.Stats) float64 { return float64(s.Forgotten) })
+	count("publishes_poisoned_total", "Publications refused as a newer writer holds the lease.", func(s *chunkstore.Stats) float64 { return float64(s.Poisoned) })
+	gauge("cache_pages", "Length pages held.", func(s *chunkstore.Stats) float64 { return float64(s.Pages.Used) })
+	gauge("cache_pages_max", "Length pages that the arena has room for.", func(s *chunkstore.Stats) float64 { return float64(s.Pages.Ways) })
+	count("cache_pages_expired_total", "Length pages evicted after their time.", func(s *chunkstore.Stats) float64 { return float64(s.Pages.Expired) })
+	count("cache_pages_pushed_out_total", "Length pages evicted before their time: the arena is too small.", func(s *chunkstore.Stats) float64 { return float64(s.Pages.Capacity) })
+	gauge("cache_oldest_seconds", "Time since the last put of the extent that was put the longest ago.", func(s *chunkstore.Stats) float64 { return s.Extents.Oldest.Seconds() })
+	count("cache_deltas_total", "Chunk pieces that the arena took and that continued what it held.", func(s *chunkstore.Stats) float64 { return float64(s.Deltas) })
+	count("cache_duplicates_total", "Chunk pieces that the arena took and that brought nothing new.", func(s *chunkstore.Stats) float64 { return float64(s.Duplicates) })
+	count("cache_refused_total", "Puts and publications refused as malformed.", func(s *chunkstore.Stats) float64 { return float64(s.Bad) })
+	count("cache_stale_publishes_total", "Lengths published that were smaller than the one before.", func(s *chunkstore.Stats) float64 { return float64(s.Stale) })
 }
 
 // Describe implements prometheus.Collector.
@@ -147,7 +166,7 @@ func (s *Server) startMetrics() error {
 	switch {
 	case errors.As(err, &there):
 		// Another node of this process had the address and was not shut down.
-		s.log.Warn("metrics of an earlier node are in the way", "node", s.Addr().String())
+		s.log.Warn("metrics of an earlier node are in the way", "node", s.cfg.Node)
 		return nil
 	case err != nil:
 		return fmt.Errorf("metrics: %w", err)

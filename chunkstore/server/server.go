@@ -42,6 +42,7 @@ type Server struct {
 	closers   closers
 
 	counters     counters
+	consumers    consumers
 	shards       shards
 	payloads     payloads
 	appendBytes  *budget // of requests that run beside
@@ -87,7 +88,7 @@ func newServer(cfg Config, p parts) (*Server, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.serving, s.work = newStopper(s.life), newStopper(s.life)
 	for _, step := range []func() error{
-		s.listen, s.startStore, s.startMemories, s.startMetrics, s.startReplicas, s.startFiller, s.startHTTP,
+		s.listen, s.startStore, s.startMemories, s.startAlone, s.startMetrics, s.startReplicas, s.startFiller, s.startHTTP,
 	} {
 		if err := step(); err != nil {
 			s.end()

@@ -17,6 +17,8 @@ import (
 type ShardStats struct {
 	Shard string `json:"shard"`
 	cause.Verdict
+	// Tenant is whose memory it is published in; empty: nobody's.
+	Tenant    string `json:"tenant,omitempty"`
 	Published uint64 `json:"published"`
 	Writer    string `json:"writer,omitempty"` // holds the lease; empty: nobody, or one that has no name
 	// Ages in seconds since the producer's heartbeat and the published length have
@@ -95,7 +97,7 @@ func (w *shards) look(now time.Time) {
 				facts.AppendsRefused = cause.Know(k.counted - k.refused)
 				facts.QueuedFor, facts.QueuedBytes, facts.AppendTime = cause.Know(p.Queued), cause.Know(uint64(p.QueueBytes)), cause.Know(p.Append)
 			}
-			st := ShardStats{Shard: l.Shard.String(), Verdict: cause.Decide(facts), Published: e.Length,
+			st := ShardStats{Shard: l.Shard.String(), Verdict: cause.Decide(facts), Tenant: m.tenant, Published: e.Length,
 				HeartbeatAge: now.Sub(k.beatAt).Seconds(), PublishAge: now.Sub(k.movedAt).Seconds()}
 			if l.Left > 0 {
 				st.Writer = l.Owner
@@ -174,12 +176,23 @@ func (a *appenders) pulses() map[layout.Shard]producer.Pulse {
 	return all
 }
 
-// shardStats are the shards for Stats.
-func (s *Server) shardStats() (first []ShardStats, states map[cause.State]int) {
+// othersMost bounds those that Stats tells of beyond the first.
+const othersMost = 256
+
+// shardStats are the shards for Stats: the first by name; those of the rest that
+// somebody should look at, or that are in a memory where only its tenant can look; and
+// how many there are in each state.
+func (s *Server) shardStats() (first, others []ShardStats, states map[cause.State]int) {
 	all := s.shards.snapshot()
 	states = map[cause.State]int{}
 	for i := range all {
 		states[all[i].State]++
 	}
-	return all[:min(len(all), max(s.cfg.ShardMetrics, 0))], states
+	most := min(len(all), max(s.cfg.ShardMetrics, 0))
+	for _, st := range all[most:] {
+		if (st.State.Bad() || st.Tenant != "") && len(others) < othersMost {
+			others = append(others, st)
+		}
+	}
+	return all[:most], others, states
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rmatail/rmatail/auth"
 	"github.com/rmatail/rmatail/chunkstore"
 	"github.com/rmatail/rmatail/chunkstore/cause"
 	"github.com/rmatail/rmatail/fallback/wire"
@@ -71,18 +72,51 @@ type Stats struct {
 	AppendTimes string `json:"append_times,omitempty"`
 	AckTimes    string `json:"ack_times,omitempty"`
 
+	// Arena is the memory of the streams that are no tenant's.
 	Arena chunkstore.Stats `json:"arena"`
+	// Tenants are the memories of the tenants, by name.
+	Tenants []TenantStats `json:"tenants,omitempty"`
+	// Consumers are those that report here.
+	Consumers *ConsumersStats `json:"consumers"`
 	// Map is how old what the arena holds is.
 	Map chunkstore.Map `json:"map"`
 
 	// Shards are those that are published here, the first by name of them, up to
-	// Config.ShardMetrics; ShardStates counts all by state.
+	// Config.ShardMetrics; Others are those of the rest that somebody should look at, or
+	// that are a tenant's, up to 256; ShardStates counts all by state.
 	Shards      []ShardStats        `json:"shards"`
+	Others      []ShardStats        `json:"others,omitempty"`
 	ShardStates map[cause.State]int `json:"shard_states"`
 }
 
+// TenantStats is the memory of one tenant.
+type TenantStats struct {
+	Tenant string `json:"tenant"`
+	// Streams are those that are in it and in no other memory.
+	Streams auth.Patterns    `json:"streams"`
+	Arena   chunkstore.Stats `json:"arena"`
+}
+
+// tenantStats are the memories of the tenants, by name.
+func (s *Server) tenantStats() (all []TenantStats) {
+	rules := s.memories.now.Load().rules
+	if rules == nil {
+		return nil
+	}
+	streams := map[string]auth.Patterns{}
+	for _, t := range rules.Tenants() {
+		streams[t.Name] = t.Streams
+	}
+	s.memories.each(func(m *memory) {
+		if m.tenant != "" {
+			all = append(all, TenantStats{m.tenant, streams[m.tenant], m.arena.Stats()})
+		}
+	})
+	return all
+}
+
 const (
-	opSlots     = int(wire.OpName) + 1          // slot 0: unknown operations
+	opSlots     = int(wire.OpReport) + 1        // slot 0: unknown operations
 	statusSlots = int(wire.StatusForbidden) + 1 // slot 0: others
 )
 
@@ -152,7 +186,8 @@ func (s *Server) Stats() Stats {
 		QueuePairs: int(c.queuePairs.Load()), Panics: c.panics.Load(),
 		Arena: s.main().arena.Stats(), Map: s.main().arena.Map(),
 	}
-	st.Shards, st.ShardStates = s.shardStats()
+	st.Tenants, st.Consumers = s.tenantStats(), s.consumers.stats(time.Now())
+	st.Shards, st.Others, st.ShardStates = s.shardStats()
 	for i := range c.requests {
 		if n := c.requests[i].Load(); n > 0 {
 			st.Requests[opName(i)] = n

@@ -26,6 +26,10 @@ const (
 	DefaultHTTP = "127.0.0.1:7472"
 )
 
+// httpConns bounds the connections to the HTTP address: they must not take the file
+// descriptors that clients need.
+const httpConns = 256
+
 // web is the HTTP side: a page for people, metrics for a scraper, health for a
 // supervisor, profiles for a developer.
 type web struct {
@@ -41,10 +45,11 @@ func (s *Server) startHTTP() error {
 	if err != nil || l == nil {
 		return err
 	}
-	p, err := page.New(page.Config{Snapshot: s.look, Idle: s.lookAway})
+	p, err := page.New(page.Config{Snapshot: s.look, Idle: s.lookAway, Panicked: func(v any) { _ = s.panicked(v) }})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	l = newDoor(l, httpConns)
 	s.web = &web{listener: l, page: p, log: s.log, server: &http.Server{
 		// The longest answer is a profile of pprofMax.
 		Handler: s.handler(l.Addr(), p), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: pprofMax + 10*time.Second,

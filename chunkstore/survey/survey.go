@@ -12,7 +12,8 @@
 //
 // The hit rate of a data node is the part of the complete chunks of the last 256 KiB
 // of each shard that the node holds, of those that placement gives it. (Reads over
-// shared memory and RDMA are none that a node could count.)
+// shared memory and RDMA are none that a node could count.) Of many shards less of each
+// is looked for, so that a survey stays cheap: see recentMost.
 package survey
 
 import (
@@ -28,8 +29,12 @@ import (
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
-// recentExtents of each shard are looked for.
-const recentExtents = 4
+const (
+	// recentExtents of each shard are looked for, but one at least, and no more than
+	// recentMost of all shards together.
+	recentExtents = 4
+	recentMost    = 512
+)
 
 // Options of a survey.
 type Options struct {
@@ -123,6 +128,9 @@ type Replica struct {
 	Published uint64 `json:"published"`
 	Lag       uint64 `json:"lag"`
 	Error     string `json:"error,omitempty"` // why it could not say
+	// Hidden: the shard is in a tenant's memory, which only its tenant can read. Published
+	// is what the node tells then, if it tells anything of the shard.
+	Hidden bool `json:"hidden,omitempty"`
 	// Heartbeat is the producer's in the entry, in ms of its own clock: news when it
 	// has changed. 0: there is no entry.
 	Heartbeat uint64 `json:"heartbeat_ms,omitempty"`
@@ -216,6 +224,7 @@ func (s *survey) page() int {
 func (s *survey) prepare() {
 	s.tasks = make([]task, len(s.view.Nodes))
 	var r cluster.Replicas
+	recent := uint64(min(max(recentMost/max(len(s.report.Shards), 1), 1), recentExtents))
 	for i := range s.report.Shards {
 		shard := &s.report.Shards[i]
 		s.view.Page(layout.StreamHash(shard.name.Stream), shard.name.Page(), &r)
@@ -228,7 +237,7 @@ func (s *survey) prepare() {
 			continue
 		}
 		last := (shard.Length - 1) / layout.ExtentSize
-		for e := max(last, recentExtents-1) - (recentExtents - 1); e <= last; e++ {
+		for e := max(last, recent-1) - (recent - 1); e <= last; e++ {
 			s.view.Extent(shard.hash, e, &r)
 			for _, n := range r.All() {
 				s.tasks[n].extents = append(s.tasks[n].extents, extentOf{shard, e})

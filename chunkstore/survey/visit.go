@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/rmatail/rmatail/auth"
 	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/tcp"
 	"github.com/rmatail/rmatail/fallback/wire"
@@ -23,6 +25,52 @@ type nodeStat struct {
 		Puts, Publishes uint64
 		Extents, Pages  Table
 	} `json:"arena"`
+	// Tenants have memories of their own.
+	Tenants []struct {
+		Streams auth.Patterns `json:"streams"`
+	} `json:"tenants"`
+	Shards []struct {
+		Shard     string `json:"shard"`
+		Published uint64 `json:"published"`
+	} `json:"shards"`
+	Others []struct {
+		Shard     string `json:"shard"`
+		Published uint64 `json:"published"`
+	} `json:"others"`
+}
+
+// hides says whether a shard is in a memory that cannot be looked at from outside.
+func (st *nodeStat) hides(s *Shard) bool {
+	for i := range st.Tenants {
+		if st.Tenants[i].Streams.Match(s.name.Stream) {
+			return true
+		}
+	}
+	return false
+}
+
+// hide takes what lies in tenants' memories out of a task, and fills in what the node
+// tells of it.
+func (st *nodeStat) hide(t task) task {
+	if len(st.Tenants) == 0 {
+		return t
+	}
+	published := map[string]uint64{}
+	for _, s := range append(st.Shards, st.Others...) {
+		published[s.Shard] = s.Published
+	}
+	t.replicas = slices.DeleteFunc(slices.Clone(t.replicas), func(r replicaOf) bool {
+		if !st.hides(r.shard) {
+			return false
+		}
+		r.to.Hidden, r.to.Published = true, published[r.shard.Shard]
+		if r.to.Published > 0 { // else nothing is told
+			r.to.Lag = r.shard.Length - min(r.to.Published, r.shard.Length)
+		}
+		return true
+	})
+	t.extents = slices.DeleteFunc(slices.Clone(t.extents), func(e extentOf) bool { return st.hides(e.shard) })
+	return t
 }
 
 // visit asks one node for everything.
@@ -79,10 +127,11 @@ func (s *survey) ask(ctx context.Context, n *Node, t task) (err error) {
 	if err := m.open(); err != nil {
 		return err
 	}
-	if err := lengths(m, t.replicas); err != nil {
+	seen := st.hide(t)
+	if err := lengths(m, seen.replicas); err != nil {
 		return err
 	}
-	if n.chunks, n.held, err = holds(m, t.extents); err != nil {
+	if n.chunks, n.held, err = holds(m, seen.extents); err != nil {
 		return err
 	}
 	n.Leases, err = leases(c, deadline, t.replicas)

@@ -17,7 +17,12 @@ type Frame struct {
 	Shards     []Shard `json:"shards"`
 	More       bool    `json:"more"`
 	StoreError string  `json:"store_error,omitempty"`
-	Totals     Totals  `json:"totals"`
+	// Consumers are those that report to nodes and fare worst, the worst first, up to 32;
+	// Reporting is how many report, Behind how many of them are in trouble.
+	Consumers []Consumer `json:"consumers"`
+	Reporting int        `json:"reporting"`
+	Behind    int        `json:"behind"`
+	Totals    Totals     `json:"totals"`
 }
 
 // Node is one node of a Frame. All but its name, address and roles is zero while it is
@@ -36,12 +41,13 @@ type Node struct {
 	RoundTrip float64 `json:"round_trip"` // of a ping
 
 	Memory  Memory   `json:"memory"`
-	HitRate *float64 `json:"hit_rate"`       // see survey.Node
-	Missing *uint64  `json:"missing"`        // see survey.Node
-	Writes  string   `json:"writes"`         // how the writers of the store's node reach it, as producer.NodeStats.State; empty: not known
-	Reason  string   `json:"reason"`         // why they do not
-	RDMA    string   `json:"rdma,omitempty"` // why its memory is not exported; empty: it is
-	SHM     string   `json:"shm,omitempty"`  // why it is not shared; empty: it is
+	Tenants []Tenant `json:"tenants,omitempty"` // what the tenants' memories hold, by name
+	HitRate *float64 `json:"hit_rate"`          // see survey.Node
+	Missing *uint64  `json:"missing"`           // see survey.Node
+	Writes  string   `json:"writes"`            // how the writers of the store's node reach it, as producer.NodeStats.State; empty: not known
+	Reason  string   `json:"reason"`            // why they do not
+	RDMA    string   `json:"rdma,omitempty"`    // why its memory is not exported; empty: it is
+	SHM     string   `json:"shm,omitempty"`     // why it is not shared; empty: it is
 
 	Connections int    `json:"connections"`
 	InFlight    int    `json:"in_flight"`
@@ -52,6 +58,9 @@ type Node struct {
 	Panics      uint64 `json:"panics"`
 
 	Rates Rates `json:"rates"`
+	// Delivered is what consumers that report to it have had delivered, bytes a second by
+	// source, wherever from.
+	Delivered map[string]float64 `json:"delivered,omitempty"`
 	// Append is what an append to the durable store takes, Ack what a client waits for
 	// it, batching included; nil: there was none in the window.
 	Append *Quantiles `json:"append"`
@@ -66,6 +75,32 @@ type Memory struct {
 	Oldest float64 `json:"oldest"` // age of the extent that was written the longest ago
 	TTL    float64 `json:"ttl"`
 	Cells  []byte  `json:"cells"` // see chunkstore.Map
+}
+
+// Tenant is the memory of one tenant at a node.
+type Tenant struct {
+	Name string `json:"name"`
+	Ways int    `json:"ways"` // extents that it has room for
+	Used int    `json:"used"`
+}
+
+// Consumer is a process that reads, by its own account.
+type Consumer struct {
+	Name      string             `json:"name"`
+	Node      string             `json:"node"` // it reports to
+	Addr      string             `json:"addr"`
+	Age       float64            `json:"age"` // of its report
+	Transport string             `json:"transport"`
+	Rates     map[string]float64 `json:"rates"` // by source
+	P50       float64            `json:"p50"`   // of its reads
+	P99       float64            `json:"p99"`
+	Shards    int                `json:"shards"`
+	// Shard is the one that fares worst, empty if it follows none.
+	Shard   string      `json:"shard"`
+	State   cause.State `json:"state"`
+	Why     string      `json:"why"`
+	Lag     uint64      `json:"lag"`
+	LagTime float64     `json:"lag_time"`
 }
 
 // Rates are of the window of a Frame.
@@ -83,7 +118,7 @@ type Rates struct {
 	Appends      float64 `json:"appends"`
 	AppendBytes  float64 `json:"append_bytes"`
 	Expired      float64 `json:"expired"`    // extents evicted after their time
-	PushedOut    float64 `json:"pushed_out"` // extents evicted before it: the arena is too small
+	PushedOut    float64 `json:"pushed_out"` // extents evicted before it, of any memory: it is too small
 }
 
 // Quantiles are of the times within a window.
@@ -101,7 +136,10 @@ type Shard struct {
 	First  uint64      `json:"first"`
 	Length uint64      `json:"length"` // durable
 	Sealed bool        `json:"sealed"`
-	Rate   float64     `json:"rate"`
+	// Ended: ProducerStopped is nothing to look at, as nobody holds the lease, and no node
+	// has seen a producer that stopped without giving it back.
+	Ended bool    `json:"ended,omitempty"`
+	Rate  float64 `json:"rate"`
 	// Lag is what the best replica of its length page has not published, LagTime for how
 	// long there has been such a lag without a break.
 	Lag     uint64  `json:"lag"`
@@ -127,9 +165,13 @@ type Totals struct {
 	TCPBytes     float64 `json:"tcp_bytes"`
 	DurableBytes float64 `json:"durable_bytes"`
 	FillBytes    float64 `json:"fill_bytes"`
-	Lag          uint64  `json:"lag"`        // the greatest
-	RoundTrip    float64 `json:"round_trip"` // the longest
-	Used         float64 `json:"used"`       // of all memory, 0 to 1
+	// By source, what consumers that report have had delivered.
+	Delivered map[string]float64 `json:"delivered"`
+	// ReadP99 is the longest 99th percentile of reads that one of them tells; 0: none does.
+	ReadP99   float64 `json:"read_p99"`
+	Lag       uint64  `json:"lag"`        // the greatest
+	RoundTrip float64 `json:"round_trip"` // the longest
+	Used      float64 `json:"used"`       // of all memory, 0 to 1
 	// Append and Ack are of the node that owns the store.
 	Append *Quantiles `json:"append"`
 	Ack    *Quantiles `json:"ack"`

@@ -16,7 +16,7 @@ func TestTimesBetweenSnapshots(t *testing.T) {
 	if err := before.UnmarshalText([]byte("100:5 1000:1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := now.UnmarshalText([]byte("100:5 200:98 1000:2 5e5:1 nonsense 7 x:y")); err != nil {
+	if err := now.UnmarshalText([]byte("100:5 200:98 1000:2 5e5:1 nonsense 7 x:y NaN:9 +Inf:9 -5:9 1e300:9")); err != nil {
 		t.Fatal(err)
 	}
 	q := now.since(before)
@@ -34,7 +34,7 @@ func TestTimesBetweenSnapshots(t *testing.T) {
 // node is a survey's answer of a node whose counters stand at n.
 func node(n uint64, epoch uint64) survey.Node {
 	stat := fmt.Sprintf(`{"arena_read_bytes":%d,"appends":%d,"requests":{"a":%d,"b":%d},"ack_times":"100:%d","arena":{"Puts":%d},
-		"replicas":{"nodes":[{"node":"a","state":"local","put_bytes":%d},{"node":"gone","put_bytes":1}]},"shards":[{"shard":"x/0000","state":"producer_slow","why":"y"}],"map":{"cells":"AAH/","ttl_seconds":60}}`, n, n, n, n, n, n, n)
+		"replicas":{"nodes":[{"node":"a","state":"local","put_bytes":%d},{"node":"gone","put_bytes":1}]},"shards":[{"shard":"x/0000","state":"producer_slow","why":"y"}],"others":[{"shard":"z/0000","state":"producer_stopped","why":"y"}],"map":{"cells":"AAH/","ttl_seconds":60}}`, n, n, n, n, n, n, n)
 	return survey.Node{Name: "a", Addr: "a:1", Store: true, Up: true, Epoch: epoch, RoundTrip: 0.001, Stat: json.RawMessage(stat)}
 }
 
@@ -51,8 +51,11 @@ func TestRatesAreDifferences(t *testing.T) {
 	if n := take(node(100, 1)); n.Rates != (Rates{}) || n.Ack != nil || len(n.Memory.Cells) != 3 || n.Memory.TTL != 60 || n.Writes != "local" {
 		t.Errorf("the first: %+v", n)
 	}
-	if v := w.owner["x/0000"]; v.State != cause.ProducerSlow || v.Why != "y" {
-		t.Errorf("of a shard the owner says %+v", v)
+	if v := w.told["x/0000"]; len(v) != 1 || v[0].State != cause.ProducerSlow || v[0].Why != "y" || v[0].Node != "a" {
+		t.Errorf("of a shard the node says %+v", v)
+	}
+	if v := w.told["z/0000"]; len(v) != 1 || v[0].State != cause.ProducerStopped {
+		t.Errorf("of a shard in trouble, beyond the first, the node says %+v", v)
 	}
 	n := take(node(300, 1))
 	if r := n.Rates; r.TCPBytes != 100 || r.Appends != 100 || r.Requests != 200 || r.Puts != 100 || r.PutBytes != 100 {
@@ -118,11 +121,23 @@ func TestStatesOfAShard(t *testing.T) {
 	beat()
 	want("back", cause.Fine)
 	beat()
-	w.owner["logs/0000"] = cause.Verdict{State: cause.DurableThrottled, Why: "its queue"}
-	if sh := want("the owner of the store knows better", cause.DurableThrottled); sh.Why != "its queue" {
+	tell := func(states ...cause.State) {
+		w.told["logs/0000"] = nil
+		for _, st := range states {
+			w.told["logs/0000"] = append(w.told["logs/0000"], survey.Told{Verdict: cause.Verdict{State: st, Why: "its queue"}, Node: "a"})
+		}
+	}
+	tell(cause.DurableThrottled, cause.Fine)
+	if sh := want("the owner of the store knows better", cause.DurableThrottled); sh.Why != "a: its queue" {
 		t.Errorf("why: %q", sh.Why)
 	}
-	clear(w.owner)
+	beat()
+	tell(cause.CacheMissing, cause.Fine)
+	want("one node lacks what the other has", cause.Fine)
+	beat()
+	tell(cause.ProducerStopped, cause.Fine)
+	want("one node is cut off from a producer that beats", cause.Fine)
+	tell()
 	beat()
 	s.Length, s.Lag = 5000, 3500
 	if sh := want("a lag that is new", cause.Fine); sh.LagTime != 0 || sh.Lag != 3500 {
@@ -137,5 +152,97 @@ func TestStatesOfAShard(t *testing.T) {
 	s.Replicas[0].Error, s.Replicas[1].Error = "refused", "refused"
 	if sh := want("no replica answers", cause.CacheMissing); sh.Heartbeat != nil || sh.LagTime != 0 {
 		t.Errorf("no replica answers: %+v", sh)
+	}
+}
+
+// TestStoppedOnPurposeOrNot: a producer whose process was killed is trouble, also when its
+// lease has run out; one that gave its lease back is none, and neither is one of which
+// nobody knows any more.
+func TestStoppedOnPurposeOrNot(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		nodes  []cause.State
+		writer string
+		want   cause.State
+		ended  bool
+	}{
+		{"killed, its lease is held", []cause.State{cause.ProducerStopped}, "me", cause.ProducerStopped, false},
+		{"killed, its lease has run out", []cause.State{cause.ProducerStopped}, "", cause.ProducerStopped, false},
+		{"killed, and a node that came back does not know", []cause.State{cause.ProducerStopped, cause.Fine}, "", cause.ProducerStopped, false},
+		{"closed", []cause.State{cause.Fine, cause.Fine}, "", cause.Fine, false},
+		{"nobody knows", nil, "", cause.ProducerStopped, true},
+	} {
+		w := New(Options{})
+		now := time.Unix(1000, 0)
+		for _, st := range c.nodes {
+			w.told["logs/0000"] = append(w.told["logs/0000"], survey.Told{Verdict: cause.Verdict{State: st, Why: "1"}, HeartbeatAge: 60})
+		}
+		s := survey.Shard{Shard: "logs/0000", Length: 10, Replicas: []survey.Replica{{Node: "a", Published: 10, Heartbeat: 5, Writer: c.writer}}}
+		var f *Frame
+		for range 8 {
+			f = &Frame{}
+			w.addShards(f, []survey.Shard{s}, now, time.Second, true)
+			now = now.Add(time.Second)
+		}
+		if sh := f.Shards[0]; sh.State != c.want || sh.Ended != c.ended {
+			t.Errorf("%s: %v (%s), ended %v; want %v, %v", c.name, sh.State, sh.Why, sh.Ended, c.want, c.ended)
+		}
+	}
+}
+
+// TestNoRateOfWhatWasNotSeen: bytes that came while the store did not answer are not
+// counted as those of the second in which it does again.
+func TestNoRateOfWhatWasNotSeen(t *testing.T) {
+	w := New(Options{})
+	now := time.Unix(1000, 0)
+	take := func(length uint64, listed bool) float64 {
+		f := &Frame{}
+		w.addShards(f, []survey.Shard{{Shard: "logs/0000", Length: length}}, now, time.Second, listed)
+		now = now.Add(time.Second)
+		return f.Shards[0].Rate
+	}
+	take(1000, true)
+	if r := take(1100, true); r != 100 {
+		t.Errorf("%v B/s, want 100", r)
+	}
+	take(1100, false)
+	if r := take(9000, true); r != 0 {
+		t.Errorf("%v B/s when the store is back", r)
+	}
+	if r := take(9100, true); r != 100 {
+		t.Errorf("%v B/s after, want 100", r)
+	}
+}
+
+// TestConsumersAreHeard: what consumers tell nodes is of the shards that they speak of, the
+// worst first; stale reports decide nothing, and of the producer nodes know more.
+func TestConsumersAreHeard(t *testing.T) {
+	w := New(Options{})
+	stat := `{"consumers":{"count":40,"states":{"fine":37,"consumer_slow":3},"rates":{"shm":100,"tcp":5},"worst":[
+		{"name":"old","age_seconds":60,"state":"consumer_slow","worst":[{"shard":"b/0000","state":"consumer_slow","why":"9"}]},
+		{"name":"blames","age_seconds":1,"state":"producer_stopped","worst":[{"shard":"b/0000","state":"producer_stopped","why":"9"},{"shard":"b/0000","state":"of tomorrow"}]},
+		{"name":"slow","age_seconds":1,"p99":0.5,"state":"consumer_slow","worst":[{"shard":"a/0000","state":"consumer_slow","why":"9 bytes","lag":9,"lag_seconds":3}]}]}}`
+	f := &Frame{}
+	now := time.Unix(1000, 0)
+	w.addNodes(f, []survey.Node{{Name: "n", Up: true, Epoch: 1, Stat: json.RawMessage(stat)}}, now)
+	for range 2 {
+		f.Shards = nil
+		var shards []survey.Shard
+		for _, name := range []string{"a/0000", "b/0000"} {
+			shards = append(shards, survey.Shard{Shard: name, Length: 9, Replicas: []survey.Replica{{Node: "n", Published: 9, Heartbeat: uint64(now.Unix())}}})
+		}
+		w.addShards(f, shards, now, time.Second, true)
+		now = now.Add(time.Second)
+	}
+	f.Totals = f.sum()
+	f.fewest()
+	if a, b := f.Shards[0], f.Shards[1]; a.State != cause.ConsumerSlow || a.Why != "consumer slow: 9 bytes" || b.State != cause.Fine {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	if f.Reporting != 40 || f.Behind != 3 || len(f.Consumers) != 3 || f.Consumers[0].Name != "slow" || f.Consumers[0].Lag != 9 || f.Consumers[0].Node != "n" {
+		t.Errorf("%d report, %d in trouble: %+v", f.Reporting, f.Behind, f.Consumers)
+	}
+	if f.Totals.Delivered["shm"] != 100 || f.Totals.ReadP99 != 0.5 {
+		t.Errorf("%+v", f.Totals)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/rmatail/rmatail/chunkstore/cause"
 	"github.com/rmatail/rmatail/chunkstore/survey"
 )
 
@@ -39,6 +38,15 @@ type stat struct {
 			Oldest            time.Duration
 		}
 	} `json:"arena"`
+	Tenants []struct {
+		Tenant string `json:"tenant"`
+		Arena  struct {
+			Extents struct {
+				Ways, Used int
+				Capacity   uint64
+			}
+		} `json:"arena"`
+	} `json:"tenants"`
 	Map struct {
 		Cells []byte  `json:"cells"`
 		TTL   float64 `json:"ttl_seconds"`
@@ -46,13 +54,15 @@ type stat struct {
 	Replicas *struct {
 		Nodes []written `json:"nodes"`
 	} `json:"replicas"`
-	Shards []verdict `json:"shards"`
+	Consumers reports `json:"consumers"`
+	Shards    []told  `json:"shards"`
+	Others    []told  `json:"others"`
 }
 
-// verdict is what a node says of a shard.
-type verdict struct {
+// told is what a node says of a shard.
+type told struct {
 	Shard string `json:"shard"`
-	cause.Verdict
+	survey.Told
 }
 
 // written is what the writers of the store's node say of a node.
@@ -77,7 +87,8 @@ type nodeBefore struct {
 func (w *Watcher) addNodes(f *Frame, nodes []survey.Node, now time.Time) {
 	before := w.nodes
 	w.nodes = make(map[string]*nodeBefore, len(nodes))
-	clear(w.owner)
+	clear(w.told)
+	clear(w.heard)
 	f.Nodes = make([]Node, len(nodes))
 	var writers []written
 	for i := range nodes {
@@ -108,10 +119,10 @@ func (w *Watcher) addNodes(f *Frame, nodes []survey.Node, now time.Time) {
 			n.since(&now1, &b.stat, now.Sub(b.seen).Seconds())
 		}
 		b.epoch, b.seen, b.stat = s.Epoch, now, now1
-		if n.Store {
-			for _, v := range now1.Shards {
-				w.owner[v.Shard] = v.Verdict
-			}
+		w.addConsumers(f, n.Name, &now1.Consumers)
+		for _, t := range append(now1.Shards, now1.Others...) {
+			t.Node = n.Name
+			w.told[t.Shard] = append(w.told[t.Shard], t.Told)
 		}
 		if now1.Replicas != nil && n.Store {
 			writers = now1.Replicas.Nodes
@@ -142,6 +153,11 @@ func (n *Node) take(s *stat) {
 	n.Appenders, n.Panics = s.Appenders, s.Panics
 	e := s.Arena.Extents
 	n.Memory.Ways, n.Memory.Used, n.Memory.Oldest, n.Memory.TTL, n.Memory.Cells = e.Ways, e.Used, e.Oldest.Seconds(), s.Map.TTL, s.Map.Cells
+	n.Delivered = s.Consumers.Rates
+	for i := range s.Tenants {
+		e := &s.Tenants[i].Arena.Extents
+		n.Tenants = append(n.Tenants, Tenant{s.Tenants[i].Tenant, e.Ways, e.Used})
+	}
 	if !s.RDMA {
 		if n.RDMA = s.RDMAReason; n.RDMA == "" {
 			n.RDMA = "off"
@@ -172,9 +188,18 @@ func (n *Node) since(s, b *stat, d float64) {
 		DurableReads: rate(s.DurableReads, b.DurableReads), DurableBytes: rate(s.DurableBytes, b.DurableBytes),
 		FillBytes: rate(s.FillBytes, b.FillBytes),
 		Appends:   rate(s.Appends, b.Appends), AppendBytes: rate(s.AppendBytes, b.AppendBytes),
-		Expired: rate(s.Arena.Extents.Expired, b.Arena.Extents.Expired), PushedOut: rate(s.Arena.Extents.Capacity, b.Arena.Extents.Capacity),
+		Expired: rate(s.Arena.Extents.Expired, b.Arena.Extents.Expired), PushedOut: rate(s.pushedOut(), b.pushedOut()),
 	}
 	n.Append, n.Ack = s.AppendTimes.since(b.AppendTimes), s.AckTimes.since(b.AckTimes)
+}
+
+// pushedOut are the extents that were evicted before their time, from any memory.
+func (s *stat) pushedOut() (n uint64) {
+	n = s.Arena.Extents.Capacity
+	for i := range s.Tenants {
+		n += s.Tenants[i].Arena.Extents.Capacity
+	}
+	return n
 }
 
 func total(m map[string]uint64) (n uint64) {
@@ -186,10 +211,13 @@ func total(m map[string]uint64) (n uint64) {
 
 // sum makes the totals.
 func (f *Frame) sum() Totals {
-	t := Totals{Time: f.Time}
+	t := Totals{Time: f.Time, ReadP99: f.Totals.ReadP99, Delivered: map[string]float64{}}
 	used, ways := 0, 0
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
+		for source, rate := range n.Delivered {
+			t.Delivered[source] += rate
+		}
 		t.AppendBytes += n.Rates.AppendBytes
 		t.TCPBytes += n.Rates.TCPBytes
 		t.DurableBytes += n.Rates.DurableBytes

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rmatail/rmatail/chunkstore/cause"
@@ -32,13 +33,19 @@ func (w *Watcher) addShards(f *Frame, shards []survey.Shard, now time.Time, wind
 		}
 		w.shard[s.Shard] = b
 		o := observe(s)
-		facts := b.facts(s, o, now, window, known && listed)
+		nodes := w.told[s.Shard]
+		facts := b.facts(s, o, now, window, known && listed && w.fresh)
+		if o.hidden {
+			unseen(&facts, nodes)
+		}
 		if !listed {
 			facts.Stored, facts.StoredGrew, facts.BehindFor = cause.Maybe[uint64]{}, cause.Maybe[uint64]{}, cause.Maybe[time.Duration]{}
 		}
-		v := w.decide(s.Shard, facts)
+		v := withConsumers(survey.Weigh(cause.Decide(facts), o.writer != "", nodes), w.heard[s.Shard])
 		sh := Shard{Name: s.Shard, State: v.State, Why: v.Why, First: s.First, Length: s.Length, Sealed: s.Sealed, Lag: s.Lag, Writer: o.writer,
 			LagTime: facts.BehindFor.V.Seconds()}
+		sh.Ended = v.State == cause.ProducerStopped && o.answers && o.writer == "" &&
+			!slices.ContainsFunc(nodes, func(t survey.Told) bool { return t.State == cause.ProducerStopped })
 		if facts.StoredGrew.Known && window > 0 {
 			sh.Rate = float64(facts.StoredGrew.V) / window.Seconds()
 		}
@@ -52,26 +59,13 @@ func (w *Watcher) addShards(f *Frame, shards []survey.Shard, now time.Time, wind
 		b.length = s.Length
 		f.Shards = append(f.Shards, sh)
 	}
-}
-
-// decide is the state of a shard. The node that owns the store knows the queues of its
-// writers, which nobody else does: what it says counts where nothing worse is seen.
-func (w *Watcher) decide(shard string, f cause.Facts) cause.Verdict {
-	v, o := cause.Decide(f), w.owner[shard]
-	ended := f.Leased.Known && !f.Leased.V // its writer may have given the lease back
-	switch {
-	case o.State == cause.Unknown:
-	case v.State == cause.Unknown, // the node has seen more than one look
-		o.State.Bad() && (!v.State.Bad() || v.State == cause.ProducerSlow),
-		o.State == cause.Fine && v.State == cause.ProducerStopped && ended:
-		return o
-	}
-	return v
+	w.fresh = listed
 }
 
 // observed is what the replicas of a shard's length page say together.
 type observed struct {
 	answers, knows bool
+	hidden         bool // in a tenant's memory: only the nodes can tell
 	published      uint64
 	heartbeat      uint64
 	writer         string
@@ -83,7 +77,7 @@ func observe(s *survey.Shard) (o observed) {
 		if r.Error != "" {
 			continue
 		}
-		o.answers = true
+		o.answers, o.hidden = true, o.hidden || r.Hidden
 		o.knows = o.knows || r.Heartbeat > 0
 		o.published, o.heartbeat = max(o.published, r.Published), max(o.heartbeat, r.Heartbeat)
 		if r.Writer != "" && (o.writer == "" || r.Ballot > ballot) {
@@ -135,4 +129,16 @@ func (b *shardBefore) facts(s *survey.Shard, o observed, now time.Time, window t
 		f.BehindFor = cause.Know(now.Sub(b.behind))
 	}
 	return f
+}
+
+// unseen corrects what an observer thinks of a shard whose memory it may not read: that
+// it has no entry there says nothing, and the nodes have seen its heartbeat.
+func unseen(f *cause.Facts, nodes []survey.Told) {
+	f.CacheKnows = cause.Maybe[bool]{}
+	if len(nodes) == 0 {
+		f.Published, f.PublishedAge, f.BehindFor = cause.Maybe[uint64]{}, cause.Maybe[time.Duration]{}, cause.Maybe[time.Duration]{}
+		return
+	}
+	f.HeartbeatAge = cause.Know(survey.Youngest(nodes, func(t survey.Told) float64 { return t.HeartbeatAge }))
+	f.PublishedAge = cause.Know(survey.Youngest(nodes, func(t survey.Told) float64 { return t.PublishAge }))
 }

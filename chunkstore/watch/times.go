@@ -11,6 +11,10 @@ import (
 // statistics have it: "120:5 130:9".
 type times map[float64]uint64
 
+// timesMost is the longest time that counts, in microseconds: a day. What is more is
+// no time, and neither is one that no JSON can hold.
+const timesMost = 86_400e6
+
 // UnmarshalText reads pairs. What is none is left out: a node of another version may
 // say more.
 func (t *times) UnmarshalText(text []byte) error {
@@ -19,7 +23,7 @@ func (t *times) UnmarshalText(text []byte) error {
 		us, n, _ := bytes.Cut(pair, []byte(":"))
 		at, err1 := strconv.ParseFloat(string(us), 64)
 		count, err2 := strconv.ParseUint(string(n), 10, 64)
-		if err1 == nil && err2 == nil {
+		if err1 == nil && err2 == nil && at >= 0 && at <= timesMost {
 			(*t)[at] = count
 		}
 	}

@@ -31,7 +31,7 @@ type Options struct {
 	List func(ctx context.Context, after string, limit int) ([]durable.Entry, error)
 	// Wanted says which shards count; nil: all.
 	Wanted func(shard string) bool
-	// Shards bounds how many are looked at. 100.
+	// Shards bounds how many are looked at. 1,000.
 	Shards int
 	// Timeout bounds what one node may take. 2 s.
 	Timeout time.Duration
@@ -46,17 +46,19 @@ type Watcher struct {
 	last  time.Time // of the Frame before; zero: none
 	nodes map[string]*nodeBefore
 	shard map[string]*shardBefore
-	owner map[string]cause.Verdict // of shards, by the node that owns the store
-	known []durable.Entry          // the last answer of the store
+	told  map[string][]survey.Told   // of shards, by the nodes, now
+	heard map[string][]cause.Verdict // of shards, by consumers, now
+	known []durable.Entry            // the last answer of the store
+	fresh bool                       // it was one of the Frame before
 }
 
 // New returns a Watcher, which holds nothing yet.
 func New(o Options) *Watcher {
-	o.Shards, o.Timeout = cmp.Or(o.Shards, 100), cmp.Or(o.Timeout, 2*time.Second)
+	o.Shards, o.Timeout = cmp.Or(o.Shards, 1000), cmp.Or(o.Timeout, 2*time.Second)
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	return &Watcher{o: o, conns: conns{dial: o.Dial}, nodes: map[string]*nodeBefore{}, shard: map[string]*shardBefore{}, owner: map[string]cause.Verdict{}}
+	return &Watcher{o: o, conns: conns{dial: o.Dial}, nodes: map[string]*nodeBefore{}, shard: map[string]*shardBefore{}, told: map[string][]survey.Told{}, heard: map[string][]cause.Verdict{}}
 }
 
 // Close closes the connections.
@@ -74,7 +76,7 @@ func (w *Watcher) Next(ctx context.Context) *Frame {
 	err := w.list(ctx, view)
 	r := survey.Of(ctx, view, survey.Options{Dial: w.conns.get, Done: w.conns.put, List: w.listed, Wanted: w.o.Wanted, Shards: w.o.Shards, Timeout: w.o.Timeout})
 	now := w.o.Clock()
-	f := &Frame{Time: now.UnixMilli(), Took: now.Sub(began).Seconds(), Cluster: r.Name, Self: w.o.Self, More: r.More, Shards: []Shard{}}
+	f := &Frame{Time: now.UnixMilli(), Took: now.Sub(began).Seconds(), Cluster: r.Name, Self: w.o.Self, More: r.More, Shards: []Shard{}, Consumers: []Consumer{}}
 	var window time.Duration
 	if !w.last.IsZero() {
 		window = now.Sub(w.last)
@@ -86,6 +88,7 @@ func (w *Watcher) Next(ctx context.Context) *Frame {
 	w.addNodes(f, r.Nodes, now)
 	w.addShards(f, r.Shards, now, window, err == nil)
 	f.Totals = f.sum()
+	f.fewest()
 	w.last = now
 	return f
 }

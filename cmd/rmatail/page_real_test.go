@@ -96,20 +96,26 @@ func TestRealPage(t *testing.T) {
 	b.look(1440, 900, "light")
 	b.open(url)
 	b.until("all nodes and shards", `document.getElementById("verdict-line").textContent.startsWith("3 of 3 nodes up, 3 shards")`)
+	b.until("the consumer, which reports", `/^tail \d+ at /.test(document.querySelector("#consumer-table tbody tr")?.children[1].textContent) && document.querySelector("#consumer-table tbody tr")?.children[4].textContent === "tcp" && document.getElementById("consumer-count").textContent === "1 reporting"`)
+	b.until("what it has had delivered", `/[1-9].* KiB\/s/.test(document.querySelector("#consumer-table tbody tr")?.children[2].textContent) && document.getElementById("h-read").textContent === "Delivered" && /[1-9]/.test(document.getElementById("t-read").textContent)`)
 	b.until("shards that are fine", row("shard-table", "orders/0000")+`.children[0].textContent.startsWith("fine")`)
+	if m := eval[string](b, `(() => { const r = new XMLHttpRequest(); r.open("GET", "metrics", false); r.send(); return r.responseText })()`); !strings.Contains(m, `rmatail_node_connections{node="n1"}`) {
+		t.Error("the metrics do not name the node as its cluster does")
+	}
 	length := eval[string](b, row("shard-table", "orders/0000")+".children[4].textContent")
 	b.until("a length that grows", row("shard-table", "orders/0000")+".children[4].textContent !== "+fmt.Sprintf("%q", length))
-	for _, tile := range []string{"t-append", "t-tcp", "t-ack", "t-used"} {
+	for _, tile := range []string{"t-append", "t-read", "t-ack", "t-used"} {
 		b.until(tile+" in figures", fmt.Sprintf(`/^[1-9]/.test(document.getElementById(%q).textContent)`, tile))
 	}
 	b.until("lines of the charts", `document.querySelectorAll("#latency-chart .line[d^=M]").length === 4 && document.querySelector("#source-chart .area[d^=M]")`)
 	b.until("three maps that are not empty", `[...document.querySelectorAll("#maps canvas")].filter((c) => /[1-9].*younger/.test(c.getAttribute("aria-label"))).length === 3`)
-	if maps := eval[string](b, `document.getElementById("invisible").textContent`); !strings.Contains(maps, "mapping") {
+	if maps := eval[string](b, `document.getElementById("source-note").textContent`); !strings.Contains(maps, "pass no node") {
 		t.Errorf("of reads that no node sees the page says %q", maps)
 	}
 
 	hostileOwner(t, s)
 	b.until("that nobody publishes for the displaced writer", row("shard-table", "quiet/0000")+`.children[0].textContent.startsWith("producer stopped")`)
+	b.until("what to do about it", `document.getElementById("problems").textContent.includes("Is its process alive?")`)
 	b.until("the hostile owner, as text", row("shard-table", "quiet/0000")+`.children[8].textContent.includes("<img src=x")`)
 	if n := eval[int](b, `document.querySelectorAll("main img, main script, main iframe").length + (window.hacked ? 100 : 0)`); n != 0 {
 		t.Errorf("a name became markup: %d", n)
@@ -154,6 +160,10 @@ func TestRealPage(t *testing.T) {
 	b.shot("lost-light")
 	s.start(t, 0)
 	b.until("life again", `document.getElementById("live").dataset.state === "live" && document.getElementById("verdict-line").textContent.startsWith("3 of 3 nodes up")`)
+	s.nodes[0].cmd.Process.Signal(syscall.SIGSTOP) // its connections stay, and nothing comes
+	b.until("that a node which hangs does not answer", `document.getElementById("live").dataset.state === "lost" && document.getElementById("verdict").dataset.state === "bad"`)
+	s.nodes[0].cmd.Process.Signal(syscall.SIGCONT)
+	b.until("life after that", `document.getElementById("live").dataset.state === "live" && document.getElementById("verdict-line").textContent.startsWith("3 of 3 nodes up")`)
 	b.sane()
 	stopOrders() // while there is a node to append to
 	stopClicks()
@@ -164,21 +174,25 @@ func TestRealPage(t *testing.T) {
 func hostileOwner(t *testing.T, s *site) {
 	t.Helper()
 	for _, addr := range s.addrs {
-		c, err := wire.Dial(t.Context(), addr, wire.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		shard := layout.Shard{Stream: "quiet"}.String()
-		l := wire.Lease{Action: wire.LeaseAcquire, Ballot: wire.Ballot{Sequence: 1 << 40, Nonce: 1}, TTL: time.Minute,
-			Owner: []byte(`<img src=x onerror="window.hacked=1"><script>`), Shard: []byte(shard)}
-		head, err := l.AppendTo(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Call(t.Context(), wire.OpLease, head, nil); err != nil {
-			t.Fatal(err)
-		}
-		c.Close()
+		takeLease(t, addr, layout.Shard{Stream: "quiet"}.String(), `<img src=x onerror="window.hacked=1"><script>`, time.Minute)
+	}
+}
+
+// takeLease takes a shard from its writer, at one node, for one who never beats.
+func takeLease(t *testing.T, addr, shard, owner string, ttl time.Duration) {
+	t.Helper()
+	c, err := wire.Dial(t.Context(), addr, wire.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	l := wire.Lease{Action: wire.LeaseAcquire, Ballot: wire.Ballot{Sequence: 1 << 40, Nonce: 1}, TTL: ttl, Owner: []byte(owner), Shard: []byte(shard)}
+	head, err := l.AppendTo(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Call(t.Context(), wire.OpLease, head, nil); err != nil {
+		t.Fatal(err)
 	}
 }
 

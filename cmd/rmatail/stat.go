@@ -17,7 +17,7 @@ import (
 type statCmd struct {
 	storeFlags
 	Shard  *shard   `arg:"" optional:"" help:"The shard, such as logs/0000. Without it the node is shown, or the cluster."`
-	Shards int      `help:"With --cluster: look at so many shards at most." default:"100" placeholder:"N"`
+	Shards int      `help:"With --cluster: look at so many shards at most." default:"1000" placeholder:"N"`
 	Reader []string `help:"Take in what a consumer tells, by its metrics: an address, or a URL. Can be repeated." placeholder:"HOST:PORT"`
 	JSON   bool     `name:"json" help:"One JSON object."`
 }
@@ -27,7 +27,7 @@ func (c *statCmd) Help() string {
 the durable store, and who writes. A node's hit rate is the part of the last 256 KiB of each shard that it holds, of what placement gives it;
 missing is what the writers of the store's node have put and it still lacks.
 
-Each shard has a state: fine, producer_stopped, producer_slow, cache_missing, durable_throttled, transport_degraded, consumer_slow, or unknown, and
+Shards in trouble come first. Each has a state: fine, producer_stopped, producer_slow, cache_missing, durable_throttled, transport_degraded, consumer_slow, or unknown, and
 why. Only consumers know of the transports that they read over, and of themselves: --reader asks them (rmatail tail --http, or any
 process that gives its metrics).`
 }

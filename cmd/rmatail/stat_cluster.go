@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -133,7 +135,7 @@ func writeSurvey(out io.Writer, r survey.Report, v *cluster.View) error {
 			about(used), about(float64(n.Arena)), n.Puts, n.Publishes, n.Reads, n.Leases, hit, missing)
 	}
 	fmt.Fprintln(w, "\nSHARD\tLENGTH\tLAG\tBEHIND\tWRITER\tSTATE\tWHY")
-	for _, s := range r.Shards {
+	for _, s := range worstFirst(r.Shards) {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%v\t%s\n", s.Shard, s.Length, s.Lag, behind(s), writer(s), s.State, s.Why)
 	}
 	if err := w.Flush(); err != nil {
@@ -151,6 +153,13 @@ func writeSurvey(out io.Writer, r survey.Report, v *cluster.View) error {
 		}
 	}
 	return nil
+}
+
+// worstFirst are shards by their state in the order of package cause, and by name.
+func worstFirst(shards []survey.Shard) []survey.Shard {
+	shards = slices.Clone(shards)
+	slices.SortStableFunc(shards, func(a, b survey.Shard) int { return cmp.Compare(survey.Rank(a.State), survey.Rank(b.State)) })
+	return shards
 }
 
 // behind says how far each metadata replica is behind.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rmatail/rmatail/chunkstore/cause"
 	"github.com/rmatail/rmatail/chunkstore/survey"
+	"github.com/rmatail/rmatail/chunkstore/watch"
 )
 
 // running is a command under way with what it says on standard error.
@@ -116,6 +117,19 @@ func TestRealStatTellsStates(t *testing.T) {
 			}
 			return sh.State == want && strings.Contains(sh.Why, words)
 		})
+		// What a page shows, without being told of consumers: they report.
+		eventually(t, "top to tell "+want.String(), func() bool {
+			r := must(t, nil, "top", "--cluster", s.file, "--once", "--json")
+			var f watch.Frame
+			if err := json.Unmarshal([]byte(r.stdout), &f); err != nil || len(f.Shards) != 1 {
+				t.Fatalf("%q: %v", r.stdout, err)
+			}
+			if now := "top: " + f.Shards[0].State.String() + ": " + f.Shards[0].Why; now != last {
+				last = now
+				t.Log(now)
+			}
+			return f.Shards[0].State == want
+		})
 		if r := must(t, nil, append([]string{"stat", "--cluster", s.file}, args...)...); !strings.Contains(r.stdout, "STATE") || !strings.Contains(r.stdout, "WHY") {
 			t.Errorf("the text has no state:\n%s", r.stdout)
 		}
@@ -148,5 +162,6 @@ func TestRealStatTellsStates(t *testing.T) {
 
 	throttled := begin(t, "tail", "--cluster", s.file, "--dir", s.store(), "logs/0", "--from", "earliest", "-f", "--durable-rate", "8KiB", "--http", "127.0.0.1:0")
 	told(cause.DurableThrottled, "consumer at", "--reader", throttled.metricsAt(t))
+	throttled.end()
 	told(cause.Fine, "heartbeat")
 }

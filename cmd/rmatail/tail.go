@@ -38,6 +38,15 @@ Examples:
   rmatail tail logs/0000 --from latest -f -o json   what is appended from now on`
 }
 
+// processName is what this process is called where nodes are looked at.
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?"
+	}
+	return fmt.Sprintf("tail %d at %s", os.Getpid(), host)
+}
+
 // openTimeout bounds connecting and looking a shard up.
 const openTimeout = 15 * time.Second
 
@@ -61,6 +70,7 @@ func (c *tailCmd) Run(p *process) error {
 	defer cancel()
 	cfg := c.config(p, source)
 	cfg.DurableBytesPerSecond = int64(c.DurableRate)
+	cfg.Name = processName()
 	if c.HTTP != "" {
 		m, err := serveMetrics(p, c.HTTP)
 		if err != nil {

@@ -19,8 +19,8 @@ import (
 type topCmd struct {
 	storeFlags
 	Stream string        `arg:"" optional:"" help:"Only shards of this stream, or one shard, such as logs or logs/0000." placeholder:"STREAM"`
-	Shards int           `help:"Look at so many shards at most." default:"100" placeholder:"N"`
-	Every  time.Duration `help:"Time between two looks." default:"1s" placeholder:"TIME"`
+	Shards int           `help:"Look at so many shards at most." default:"1000" placeholder:"N"`
+	Every  time.Duration `help:"Time between two looks. 1s; of --once 1.2s, in which a producer has beaten." placeholder:"TIME"`
 	Once   bool          `help:"Look twice, print what has happened in between, and end."`
 	JSON   bool          `name:"json" help:"One JSON object a line for each look, instead of a screen."`
 }
@@ -28,10 +28,17 @@ type topCmd struct {
 func (c *topCmd) Help() string {
 	return `Shows what a node's page shows: nodes, shards with the cause of what is slow, rates, and memory by age. q or Ctrl-C ends it.
 
-What consumers read over shared memory and RDMA passes no node, and is in none of these numbers: it is in their own metrics (rmatail_reader_*).`
+What consumers read over shared memory and RDMA passes no node: it is known of those that report (rmatail tail does, and a process whose
+reader.Config has a Name), and in their own metrics (rmatail_reader_*).`
 }
 
 func (c *topCmd) Run(p *process) error {
+	if c.Every == 0 {
+		c.Every = time.Second
+		if c.Once {
+			c.Every = secondLook
+		}
+	}
 	if c.Shards < 1 || c.Every < 100*time.Millisecond {
 		return fmt.Errorf("%w: --shards %d, --every %s, want 1 or more and 100ms or more", errUsage, c.Shards, c.Every)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rmatail/rmatail/chunkstore/cause"
 	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/chunkstore/survey"
 	"github.com/rmatail/rmatail/chunkstore/watch"
 )
 
@@ -34,10 +35,14 @@ func drawFrame(f *watch.Frame, st drawStyle, columns, rows int) []string {
 	d.line(cell{})
 	d.nodes(f)
 	d.line(cell{})
+	d.consumers(f)
 	d.shards(f)
-	d.line(cell{"shared memory and RDMA reads pass no node: see the consumers' rmatail_reader_* metrics", st.dim})
-	if rows > 0 && len(d.lines) > rows {
-		d.lines = d.lines[:rows]
+	if f.Reporting == 0 {
+		d.line(cell{"shared memory and RDMA reads pass no node, and no consumer reports: see their rmatail_reader_* metrics", st.dim})
+	}
+	if more := len(d.lines) - rows; rows > 0 && more > 0 {
+		d.lines = d.lines[:rows-1]
+		d.line(cell{fmt.Sprintf("%d lines more than this terminal has", more+1), st.dim})
 	}
 	return d.lines
 }
@@ -126,7 +131,7 @@ func (d *drawing) summary(f *watch.Frame) {
 	}
 	text := "no shards"
 	if len(shards) > 0 {
-		text = fmt.Sprintf("%d shards: %s", len(f.Shards), strings.Join(shards, ", "))
+		text = fmt.Sprintf("%d%s shards: %s", len(f.Shards), map[bool]string{true: "+"}[f.More], strings.Join(shards, ", "))
 	}
 	d.line(cell{"rmatail " + f.Cluster, d.st.title}, cell{fmt.Sprintf("  %s  %d of %d nodes up, %s", time.UnixMilli(f.Time).Format("15:04:05"), up, len(f.Nodes), text), ""})
 	t := f.Totals
@@ -154,7 +159,27 @@ func (d *drawing) problems(f *watch.Frame) {
 	if f.StoreError != "" {
 		d.line(cell{"! ", d.st.bad}, cell{"durable store", d.st.title}, cell{" " + f.StoreError, ""})
 	}
+	more := -problemShards
+	for i := range f.Shards {
+		s := &f.Shards[i]
+		if !troubled(s) {
+			continue
+		}
+		if more++; more <= 0 {
+			d.line(cell{"! ", d.st.warn}, cell{s.Name, d.st.title}, cell{" " + words(s.State) + ": " + s.Why, ""})
+		}
+	}
+	if more > 0 {
+		d.line(cell{"! ", d.st.warn}, cell{fmt.Sprintf("and %d shards more, below", more), ""})
+	}
 }
+
+// problemShards are shown with their causes at the top at most: the table's last column
+// is cut off on a narrow terminal.
+const problemShards = 5
+
+// troubled is whether somebody should look at a shard.
+func troubled(s *watch.Shard) bool { return s.State.Bad() && !s.Ended }
 
 func (d *drawing) nodes(f *watch.Frame) {
 	var rows [][]cell
@@ -177,6 +202,40 @@ func (d *drawing) nodes(f *watch.Frame) {
 			{fmt.Sprintf("%s %s of %s", ages(n.Memory.Cells), about(float64(n.Memory.Used)*layout.ExtentSize), about(float64(n.Memory.Bytes))), ""}})
 	}
 	d.table([]string{"NODE", "STATE", ">PING", ">PUT", ">TCP", ">DURABLE", ">HIT", ">MISSING", ">TCP/SHM/QP", ">UP FOR", "MEMORY BY AGE (# new, + live, . past its time)"}, rows)
+}
+
+// topConsumers are shown at most: the shards are to be seen, too.
+const topConsumers = 5
+
+// consumers are those that report and fare worst.
+func (d *drawing) consumers(f *watch.Frame) {
+	if f.Reporting == 0 {
+		return
+	}
+	var rows [][]cell
+	for i := range f.Consumers[:min(len(f.Consumers), topConsumers)] {
+		c := &f.Consumers[i]
+		state, style := words(c.State), d.st.good
+		switch {
+		case c.Age > survey.FreshReport:
+			state, style = "silent for "+seconds(c.Age), d.st.bad
+		case c.State.Bad():
+			style = d.st.bad
+		case c.State == cause.Unknown:
+			style = d.st.dim
+		}
+		rate := 0.0
+		for _, r := range c.Rates {
+			rate += r
+		}
+		p99 := "-"
+		if c.P99 > 0 {
+			p99 = seconds(c.P99)
+		}
+		rows = append(rows, []cell{{c.Name, ""}, {state, style}, {rateOf(rate), ""}, {cmp.Or(c.Transport, "-"), ""}, {p99, ""}, {fmt.Sprint(c.Shards), ""}, {about(float64(c.Lag)), ""}, {c.Shard, d.st.dim}})
+	}
+	d.table([]string{fmt.Sprintf("CONSUMER (%d OF %d REPORTING)", len(rows), f.Reporting), "STATE", ">RATE", "OVER", ">P99", ">SHARDS", ">LAG", "WORST SHARD"}, rows)
+	d.line(cell{})
 }
 
 func missing(n *watch.Node) string {
@@ -213,9 +272,9 @@ func (d *drawing) shards(f *watch.Frame) {
 	shards := slices.Clone(f.Shards)
 	rank := func(s *watch.Shard) int {
 		switch {
-		case s.State.Bad():
+		case troubled(s):
 			return 0
-		case s.State == cause.Unknown:
+		case s.State != cause.Fine:
 			return 1
 		}
 		return 2
@@ -226,9 +285,9 @@ func (d *drawing) shards(f *watch.Frame) {
 		s := &shards[i]
 		style := d.st.good
 		switch {
-		case s.State.Bad():
+		case troubled(s):
 			style = d.st.bad
-		case s.State == cause.Unknown:
+		case s.State != cause.Fine:
 			style = d.st.dim
 		}
 		beat := "-"

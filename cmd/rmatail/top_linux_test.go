@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strings"
 	"syscall"
@@ -131,7 +132,7 @@ func TestRealTopOfACluster(t *testing.T) {
 // TestDrawFrameIsSafe: names with escapes move no cursor, lines are cut at the width.
 func TestDrawFrameIsSafe(t *testing.T) {
 	evil := "\x1b[2J\x1b]0;x\a\r\n\u009b1mé\xff"
-	f := &watch.Frame{Cluster: evil, StoreError: evil, Nodes: []watch.Node{{Name: evil, Error: evil}, {Name: "up", Up: true, Memory: watch.Memory{Cells: []byte{0, 1, 100, 200}}}},
+	f := &watch.Frame{Reporting: 1, Consumers: []watch.Consumer{{Name: evil, Transport: evil, Shard: evil, State: cause.ConsumerSlow, Rates: map[string]float64{"shm": 5 << 20}}}, Cluster: evil, StoreError: evil, Nodes: []watch.Node{{Name: evil, Error: evil}, {Name: "up", Up: true, Memory: watch.Memory{Cells: []byte{0, 1, 100, 200}}}},
 		Shards: []watch.Shard{{Name: evil, Writer: evil, Why: evil, State: cause.ProducerSlow}}}
 	for _, columns := range []int{20, 80, 300} {
 		for _, l := range drawFrame(f, plainStyle, columns, 0) {
@@ -146,8 +147,35 @@ func TestDrawFrameIsSafe(t *testing.T) {
 	if n := len(drawFrame(f, colorStyle, 80, 4)); n != 4 {
 		t.Errorf("%d rows of 4", n)
 	}
+	if l := drawFrame(f, plainStyle, 80, 6); !strings.Contains(l[5], "lines more") {
+		t.Errorf("that there is more is not told: %q", l)
+	}
 	text := strings.Join(drawFrame(f, plainStyle, 300, 0), "\n")
-	if !strings.Contains(text, "#####+++++.....") || !strings.Contains(text, "producer slow") || !strings.Contains(text, "é") {
+	if !strings.Contains(text, "#####+++++.....") || !strings.Contains(text, "producer slow") || !strings.Contains(text, "consumer slow  5MiB/s") || !strings.Contains(text, "é") {
 		t.Errorf("frame:\n%s", text)
+	}
+}
+
+// TestDrawFrameTellsCauses also where the table's last column has no room, the worst of
+// them if there are many.
+func TestDrawFrameTellsCauses(t *testing.T) {
+	f := &watch.Frame{More: true}
+	for i := range 20 {
+		s := watch.Shard{Name: fmt.Sprintf("logs/%04d", i), State: cause.Fine}
+		if i >= 12 {
+			s.State, s.Why = cause.ProducerStopped, "no heartbeat for 7s, expected every 1s, nobody holds its lease"
+		}
+		s.Ended = i == 19
+		f.Shards = append(f.Shards, s)
+	}
+	lines := drawFrame(f, plainStyle, 80, 24)
+	text := strings.Join(lines, "\n")
+	for _, want := range []string{"20+ shards: 8 producer stopped, 12 fine", "! logs/0012 producer stopped: no heartbeat for 7s", "! and 2 shards more"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "! logs/0019") {
+		t.Errorf("one that has ended is a problem:\n%s", text)
 	}
 }

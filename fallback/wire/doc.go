@@ -73,6 +73,7 @@
 //	               nothing, or shard hash [16], extent u64,
 //	               from u32, n u32 >= 1
 //	15 Name        0 incarnation u64 | 8 str shard                empty
+//	16 Report      JSON of at most 4,000 B, see type Report       empty
 //
 // A shard is its canonical name "stream/NNNN", 1..139 bytes; its syntax is chunkstore/layout's business. Shard flags: bit 0
 // sealed. Features: bit 0 a durable store is served, bit 1 RDMA is served,
@@ -110,7 +111,7 @@
 // # Which requests may be sent again
 //
 // A request whose reply did not come (deadline, lost connection) may or may not have been carried out. Safe to repeat, on
-// any connection: Hello, ReadArena, AwaitArena, Stat, ReadDurable, List, NodeStat, Ping and Name, which change nothing; Lease, because
+// any connection: Hello, ReadArena, AwaitArena, Stat, ReadDurable, List, NodeStat, Ping, Name and Report, which change nothing; Lease, because
 // the same ballot is granted again, and ends no other; Fill, which changes what is in the arena and no byte of it; Put, because the bytes of a
 // chunk at a position never change; Publish, because a node keeps the greatest length of an incarnation, so that a late
 // duplicate is stale and not wrong. Append is safe only with an explicit offset: when the first attempt was carried out, the

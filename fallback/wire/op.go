@@ -24,6 +24,7 @@ const (
 	OpFill        Op = 13
 	OpName        Op = 15
 	OpAwaitArena  Op = 14
+	OpReport      Op = 16
 )
 
 // Limits on lengths, in bytes, and on counts.
@@ -78,6 +79,8 @@ func (o Op) maxRequest() int {
 		return nameFixed + 1 + MaxShard
 	case OpAwaitArena:
 		return awaitFixed + MaxAwaitWords*awaitEntry + MaxReads*readArenaEntry + extentReadLen
+	case OpReport:
+		return MaxReport
 	case OpNodeStat, OpPing:
 		return 0
 	}
@@ -88,7 +91,7 @@ func (o Op) maxRequest() int {
 // is false for OpAppend: that one may be repeated only with an explicit offset (see the package comment).
 func (o Op) Repeatable() bool {
 	switch o {
-	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing, OpLease, OpFill, OpName, OpAwaitArena:
+	case OpHello, OpReadArena, OpRDMAConnect, OpPut, OpPublish, OpStat, OpReadDurable, OpList, OpNodeStat, OpPing, OpLease, OpFill, OpName, OpAwaitArena, OpReport:
 		return true
 	}
 	return false
@@ -127,6 +130,8 @@ func (o Op) String() string {
 		return "Name"
 	case OpAwaitArena:
 		return "AwaitArena"
+	case OpReport:
+		return "Report"
 	}
 	return "Op(" + strconv.Itoa(int(o)) + ")"
 }

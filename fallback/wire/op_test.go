@@ -7,7 +7,7 @@ import (
 
 // Each operation has a name, and a bound on its requests.
 func TestOps(t *testing.T) {
-	for op := OpHello; op <= OpName; op++ {
+	for op := OpHello; op <= OpReport; op++ {
 		if strings.HasPrefix(op.String(), "Op(") {
 			t.Errorf("operation %d has no name", op)
 		}

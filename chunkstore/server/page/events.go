@@ -56,12 +56,26 @@ func (p *Page) sample() {
 	t := time.NewTicker(p.cfg.Every)
 	defer t.Stop()
 	for p.wanted() {
-		p.publish(p.cfg.Snapshot(p.life))
+		p.publish(p.snapshot())
 		select {
 		case <-t.C:
 		case <-p.life.Done():
 		}
 	}
+}
+
+// snapshot takes a sample. A panic in it is a bug of what is shown, and no reason to
+// end what is looked at: the page shows it.
+func (p *Page) snapshot() (s Sample) {
+	defer func() {
+		if v := recover(); v != nil {
+			s = Sample{Frame: map[string]string{"error": fmt.Sprintf("a bug, please report it: %v", v)}}
+			if p.cfg.Panicked != nil {
+				p.cfg.Panicked(v)
+			}
+		}
+	}()
+	return p.cfg.Snapshot(p.life)
 }
 
 // wanted says whether somebody looks. If not, the next one begins to sample again.
@@ -87,7 +101,7 @@ func (p *Page) publish(s Sample) {
 	point, err := json.Marshal(s.Point)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err == nil {
+	if err == nil && s.Point != nil {
 		if n := len(p.mu.points); n >= p.cfg.Points {
 			p.mu.points = append(p.mu.points[:0], p.mu.points[n-p.cfg.Points+1:]...)
 		}

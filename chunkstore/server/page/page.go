@@ -22,6 +22,8 @@ type Config struct {
 	Snapshot func(ctx context.Context) Sample
 	// Idle, if set, is called when nobody looks any more, by the same goroutine.
 	Idle func()
+	// Panicked, if set, is told what Snapshot has panicked with, by the same goroutine.
+	Panicked func(value any)
 	// Every is the time between samples. 1 s, at least 10 ms.
 	Every time.Duration
 	// Clients bounds how many may look at once; one more is refused with 503. 32.

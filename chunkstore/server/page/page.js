@@ -5,13 +5,21 @@
   const SVG = "http://www.w3.org/2000/svg";
   const SPAN = 180_000; // charts show three minutes
   const MINUTE = 60_000;
+  const ROWS = 200; // of shards that are drawn
+  const LATE = 3, LOST = 8; // seconds without a sample after which it is late, and the page of the past
+  // Of each state: its level, its name, and where to look next.
   const states = {
-    unknown: ["wait", "not known yet"], fine: ["good", "fine"], producer_stopped: ["warn", "producer stopped"], producer_slow: ["warn", "producer slow"],
-    cache_missing: ["bad", "cache missing"], durable_throttled: ["bad", "durable throttled"], transport_degraded: ["warn", "transport degraded"], consumer_slow: ["warn", "consumer slow"],
+    unknown: ["wait", "not known yet", ""], fine: ["good", "fine", ""],
+    producer_stopped: ["warn", "producer stopped", "Is its process alive? Its log says why it ended."],
+    producer_slow: ["warn", "producer slow", "Look at the producer's host: processor time, and the queue in rmatail_producer_queue_seconds."],
+    cache_missing: ["bad", "cache missing", "Look below for a node that is away, empty or full. Bytes are safe, and come from the durable store."],
+    durable_throttled: ["bad", "durable throttled", "Look at the store's disk: full, failing or shared? rmatail bench sink --real DIR measures it."],
+    transport_degraded: ["warn", "transport degraded", "rmatail doctor --peer NODE on the consumer's host says what is wrong and what mends it."],
+    consumer_slow: ["warn", "consumer slow", "The bytes are there: profile the consumer, or split its shards over more processes."],
   };
   const order = { bad: 0, warn: 1, wait: 2, good: 3 };
   const points = []; // Totals of the watcher, the oldest first
-  const history = { shard: new Map(), node: new Map() }; // name -> [[time, value]...]
+  const history = { shard: new Map(), node: new Map(), consumer: new Map() }; // name -> [[time, value]...]
   let frame = null, received = 0;
 
   // --- Numbers for people.
@@ -132,6 +140,7 @@
   function remember(map, name, now, value) {
     let series = map.get(name);
     if (!series) map.set(name, (series = []));
+    while (series.length && series.at(-1)[0] >= now) series.pop(); // the node's clock was set back
     series.push([now, value]);
     while (series[0][0] < now - MINUTE - 2000) series.shift();
     return series;
@@ -186,25 +195,35 @@
     legend("latency-legend", [["blue", "ack p99", now(last.ack, "p99")], ["blue dash", "p50", now(last.ack, "p50")], ["teal", "disk p99", now(last.append, "p99")], ["teal dash", "p50", now(last.append, "p50")]]);
   }
 
-  const sources = [["violet", "memory over TCP", "tcp_bytes"], ["warn", "durable store, to readers", "durable_bytes"], ["teal", "durable store, into memory", "fill_bytes"]];
-  function served() {
-    const sum = (p) => sources.reduce((n, s) => n + p[s[2]], 0);
+  // By nodes, if no consumer tells; else by consumers, who see what no node does.
+  const byNodes = [["violet", "memory over TCP", (p) => p.tcp_bytes], ["warn", "durable store, to readers", (p) => p.durable_bytes], ["teal", "durable store, into memory", (p) => p.fill_bytes]];
+  const told = (source) => (p) => (p.delivered || {})[source] || 0;
+  const byConsumers = [["blue", "shared memory", told("shm")], ["teal", "RDMA", told("rdma")], ["violet", "TCP", told("tcp")], ["warn", "durable store", told("durable")]];
+  const delivered = (p) => byConsumers.reduce((n, s) => n + s[2](p), 0);
+  function served(f) {
+    const sources = f.reporting > 0 ? byConsumers : byNodes, sum = (p) => sources.reduce((n, s) => n + s[2](p), 0);
     const top = Math.max(...points.map(sum), 1024) * 1.05;
     const step = Math.pow(2, Math.floor(Math.log2(top / 2))), ticks = [];
     for (let v = 0; v <= top; v += step) ticks.push([v, round(rate(v))]);
     const svg = $("source-chart"), plot = chart(svg, ticks, 0, top, false);
     sources.forEach(([color], i) => {
-      const to = (p) => sources.slice(0, i + 1).reduce((n, s) => n + p[s[2]], 0), from = (p) => sources.slice(0, i).reduce((n, s) => n + p[s[2]], 0);
+      const to = (p) => sources.slice(0, i + 1).reduce((n, s) => n + s[2](p), 0), from = (p) => sources.slice(0, i).reduce((n, s) => n + s[2](p), 0);
       const upper = runs(to), lower = runs(from);
       const d = upper.map((r, k) => "M" + r.map(([t, v]) => `${plot.x(t).toFixed(1)},${plot.y(v).toFixed(1)}`)
         .concat(lower[k].toReversed().map(([t, v]) => `${plot.x(t).toFixed(1)},${plot.y(v).toFixed(1)}`)).join("L") + "Z").join("");
       svg.append(shape("path", { class: "area solid c-" + color, d }));
     });
     const last = points.at(-1) || {};
-    legend("source-legend", sources.map(([color, label, key]) => [color, label, rate(last[key] || 0)]));
+    legend("source-legend", last.time_ms ? sources.map(([color, label, value]) => [color, label, rate(value(last))]) : []);
+    const maps = f.nodes.reduce((a, n) => a + n.mappings, 0), qps = f.nodes.reduce((a, n) => a + n.queue_pairs, 0);
+    const held = `${maps} ${maps === 1 ? "mapping" : "mappings"} and ${qps} queue ${qps === 1 ? "pair" : "pairs"} are held`;
+    text($("source-note"), f.reporting > 0
+      ? `${f.reporting === 1 ? "What the consumer that reports has had delivered, by its own account" : `What the ${f.reporting} consumers that report have had delivered, by their own account`}. Reads over shared memory and RDMA pass no node: ${held}.`
+      : `What the nodes serve. Reads over shared memory and RDMA pass no node, and are in none of these rates: ${held}. Consumers that report would tell.`);
   }
   function legend(id, entries) {
     const ul = $(id);
+    while (ul.children.length > entries.length) ul.lastChild.remove();
     while (ul.children.length < entries.length) {
       const li = make("li");
       li.append(make("i"), document.createTextNode(""), make("b"));
@@ -231,8 +250,8 @@
       if (n.up && n.writes && n.writes !== "live" && n.writes !== "local") problems.push(["warn", n.name, `writers do not reach it (${n.writes}${n.reason ? ": " + n.reason : ""})`]);
     }
     if (f.store_error) problems.push(["bad", "durable store", f.store_error]);
-    const bad = f.shards.filter((s) => order[level(s)] < 2);
-    for (const s of bad.slice(0, 6)) problems.push([level(s), s.name, `${states[s.state][1]}: ${s.why}`]);
+    const bad = f.shards.filter((s) => order[level(s)] < 2).sort((a, b) => order[level(a)] - order[level(b)]);
+    for (const s of bad.slice(0, 6)) problems.push([level(s), s.name, `${states[s.state][1]}: ${s.why}`, states[s.state][2]]);
     const more = bad.length > 6 ? bad.length - 6 : 0;
     problems.sort((a, b) => order[a[0]] - order[b[0]]);
     const up = f.nodes.filter((n) => n.up).length;
@@ -244,11 +263,12 @@
     set($("verdict"), "data-state", problems.length ? (problems[0][0] === "bad" ? "bad" : "warn") : "good");
     const ul = $("problems");
     while (ul.children.length > problems.length + (more ? 1 : 0)) ul.lastChild.remove();
-    problems.forEach(([lv, who, what], i) => {
+    let said = "";
+    problems.forEach(([lv, who, what, next], i) => {
       let li = ul.children[i];
       if (!li || !li.querySelector("b")) {
         const fresh = make("li");
-        fresh.append(make("span", "pill"), document.createTextNode(" "), make("b"), make("span"));
+        fresh.append(make("span", "pill"), document.createTextNode(" "), make("b"), make("span"), make("span", "next"));
         if (li) li.replaceWith(fresh); else ul.append(fresh);
         li = fresh;
       }
@@ -256,20 +276,23 @@
       text(li.children[0], lv === "bad" ? "look" : "note");
       text(li.children[1], who);
       text(li.children[2], what);
+      text(li.children[3], next && next !== said ? next : ""); // once for all that follow
+      said = next || said;
     });
     if (more) {
       const li = ul.children[problems.length] || ul.appendChild(make("li"));
       text(li, `and ${more} shards more, below`);
     }
   }
-  // A producer that has given its lease back has ended in good order: nothing to look at.
-  const level = (s) => (s.state === "producer_stopped" && !s.writer ? "wait" : (states[s.state] || ["wait"])[0]);
+  // A producer that has ended in good order, or so long ago that nobody knows: nothing to look at.
+  const level = (s) => (s.ended ? "wait" : (states[s.state] || ["wait"])[0]);
 
   function tiles(f) {
     const t = f.totals, p = bytes(t.append_bytes), worst = f.shards.reduce((m, s) => (s.lag > (m ? m.lag : 0) ? s : m), null);
     figure("t-append", [p[0], p[1] + "/s"]);
-    const tcp = bytes(t.tcp_bytes), durable = bytes(t.durable_bytes);
-    figure("t-tcp", [tcp[0], tcp[1] + "/s"]);
+    const telling = f.reporting > 0, read = bytes(telling ? delivered(t) : t.tcp_bytes), durable = bytes(t.durable_bytes);
+    text($("h-read"), telling ? "Delivered" : "Read over TCP");
+    figure("t-read", [read[0], read[1] + "/s"], telling && t.read_p99 > 0 ? "p99 " + span(t.read_p99) : "");
     figure("t-durable", [durable[0], durable[1] + "/s"]);
     figure("t-lag", bytes(t.lag), worst ? (worst.lag_time > 0 ? "for " + span(worst.lag_time) : "") : "");
     figure("t-ack", t.ack ? time(t.ack.p99) : ["–", ""], t.ack ? "p50 " + span(t.ack.p50) : "");
@@ -277,7 +300,7 @@
     figure("t-used", [percent(t.used).replace(" %", ""), "%"], size(held));
     const now = t.time_ms, of = (v) => points.map((q) => [q.time_ms, v(q)]);
     spark($("s-append"), of((q) => q.append_bytes), now, SPAN, "blue");
-    spark($("s-tcp"), of((q) => q.tcp_bytes), now, SPAN, "violet");
+    spark($("s-read"), of((q) => (telling ? delivered(q) : q.tcp_bytes)), now, SPAN, "violet");
     spark($("s-durable"), of((q) => q.durable_bytes), now, SPAN, "warn");
     spark($("s-lag"), of((q) => q.lag), now, SPAN, "warn");
     spark($("s-ack"), of((q) => (q.ack ? q.ack.p99 : null)), now, SPAN, "blue");
@@ -291,6 +314,8 @@
     const wanted = $("filter").value.trim().toLowerCase();
     const shown = f.shards.filter((s) => !wanted || `${s.name} ${s.state} ${(states[s.state] || [0, ""])[1]}`.toLowerCase().includes(wanted))
       .sort((a, b) => order[level(a)] - order[level(b)] || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
+    const found = shown.length;
+    shown.length = Math.min(found, ROWS);
     const trs = rows($("shard-table").tBodies[0], shown.map((s) => s.name), shardCells);
     shown.forEach((s, i) => {
       const td = trs[i].children;
@@ -303,11 +328,11 @@
       cell(td[4], size(s.length));
       cell(td[5], s.lag > 0 ? size(s.lag) + (s.lag_time > 0 ? ` for ${span(s.lag_time)}` : "") : "0", s.lag > 0 && s.lag_time > 1 ? "alarm" : "");
       cell(td[6], s.heartbeat === null ? "–" : s.heartbeat < 1.5 ? "now" : span(s.heartbeat) + " ago");
-      cell(td[7], (s.replicas || []).map((r) => `${r.node} ${r.error ? "?" : r.lag > 0 ? size(r.lag) : "0"}`).join(" · "), (s.replicas || []).every((r) => !r.error && r.lag === 0) ? "quiet" : "");
+      cell(td[7], (s.replicas || []).slice().sort((a, b) => (a.node < b.node ? -1 : 1)).map((r) => `${r.node} ${r.error ? "?" : r.lag > 0 ? size(r.lag) : "0"}`).join(" · "), (s.replicas || []).every((r) => !r.error && r.lag === 0) ? "quiet" : "");
       cell(td[8], s.writer || "–");
     });
-    text($("shard-count"), f.shards.length === shown.length ? `${shown.length}${f.more ? ", the first by name" : ""}` : `${shown.length} of ${f.shards.length}`);
-    text($("shard-note"), f.shards.length ? "" : f.store_error ? `The durable store does not say which shards there are: ${f.store_error}` : "The durable store has no shard yet: rmatail append makes the first.");
+    text($("shard-count"), (f.shards.length === found ? `${found}` : `${found} of ${f.shards.length}`) + (f.more ? ", the first by name" : ""));
+    text($("shard-note"), found > ROWS ? `The first ${ROWS} are shown, those to look at before the others. The filter finds the rest.` : f.shards.length ? (found ? "" : "No shard has that in its name or state.") : f.store_error ? `The durable store does not say which shards there are: ${f.store_error}` : "The durable store has no shard yet: rmatail append makes the first.");
   }
 
   const nodeCells = [["state", "State"], ["name", "Node"], ["n", "Ping"], ["spark", "Last minute"], ["n", "Put"], ["n", "TCP reads"], ["n", "Durable"], ["n", "Hit rate"], ["n", "Missing"], ["n wide late", "Clients"], ["n", "Up for"]];
@@ -333,8 +358,32 @@
       cell(td[10], n.up ? span(n.uptime) : "–");
     });
     text($("node-count"), `${f.nodes.filter((n) => n.up).length} of ${f.nodes.length} up`);
-    const maps = f.nodes.reduce((a, n) => a + n.mappings, 0), qps = f.nodes.reduce((a, n) => a + n.queue_pairs, 0);
-    text($("invisible"), `Shared memory (${maps} ${maps === 1 ? "mapping" : "mappings"} held) and RDMA (${qps} queue ${qps === 1 ? "pair" : "pairs"})`);
+  }
+
+  const consumerCells = [["state", "State"], ["name", "Consumer"], ["n", "Rate"], ["spark", "Last minute"], ["n left", "Over"], ["n", "Read p99"], ["n", "Shards"], ["wide late", "Worst of them"], ["n", "Lag"]];
+  function consumers(f) {
+    const key = (c) => c.node + " " + c.addr, rateOf = (c) => Object.values(c.rates || {}).reduce((a, b) => a + b, 0);
+    for (const c of f.consumers) remember(history.consumer, key(c), f.time_ms, rateOf(c));
+    forget(history.consumer, new Set(f.consumers.map(key)));
+    const trs = rows($("consumer-table").tBodies[0], f.consumers.map(key), consumerCells);
+    f.consumers.forEach((c, i) => {
+      const td = trs[i].children, silent = c.age > 10;
+      pill(td[0], silent ? "warn" : (states[c.state] || ["wait"])[0], silent ? "silent" : (states[c.state] || [0, c.state])[1], silent ? `no report for ${span(c.age)}` : c.state === "fine" ? "" : c.why);
+      named(td[1], c.name, `${c.addr} · reports to ${c.node}`);
+      cell(td[2], rate(rateOf(c)));
+      td[2].title = Object.entries(c.rates || {}).map(([source, n]) => `${source} ${rate(n)}`).join(", ");
+      if (!td[3].firstChild) td[3].append(shape("svg", { role: "img", "aria-label": "Rate over the last minute" }));
+      spark(td[3].firstChild, history.consumer.get(key(c)), f.time_ms, MINUTE, "violet");
+      cell(td[4], c.transport || "–");
+      cell(td[5], c.p99 > 0 ? span(c.p99) : "–");
+      cell(td[6], String(c.shards));
+      cell(td[7], c.shard || "–");
+      cell(td[8], c.lag > 0 ? size(c.lag) + (c.lag_time > 0 ? ` for ${span(c.lag_time)}` : "") : "0", c.lag > 0 && c.lag_time > 1 ? "alarm" : "");
+    });
+    text($("consumer-count"), f.reporting ? `${f.reporting} reporting${f.behind ? `, ${f.behind} in trouble` : ""}` : "");
+    text($("consumer-note"), !f.reporting ? "None reports. rmatail tail does, and so does a process whose reader.Config has a Name."
+      : f.reporting > f.consumers.length ? `Those that fare worst are shown, ${f.consumers.length} of ${f.reporting}.` : "");
+    $("consumer-table").hidden = !f.reporting;
   }
 
   // --- The memory maps.
@@ -386,7 +435,8 @@
         bar.children[j].style.width = (100 * share(k)).toFixed(2) + "%";
         bar.children[j].style.background = c;
       });
-      const words = `${percent(share(n0))} younger than ${span(m.ttl / 4)}, ${percent(share(n1))} up to ${span(m.ttl)}, ${percent(share(n2))} past it` + (m.used ? `; the oldest is ${span(m.oldest)} old` : "");
+      const words = `${percent(share(n0))} younger than ${span(m.ttl / 4)}, ${percent(share(n1))} up to ${span(m.ttl)}, ${percent(share(n2))} past it` + (m.used ? `; the oldest is ${span(m.oldest)} old` : "") +
+        (n.tenants ? `. Memory of tenants, beside this: ${n.tenants.map((t) => `${t.name} ${size(t.used * 65536)} of ${size(t.ways * 65536)}`).join(", ")}` : "");
       text(d.querySelector("p"), words);
       set(d.querySelector("canvas"), "aria-label", `Memory of ${n.name}: ${words}`);
     });
@@ -415,12 +465,13 @@
     text($("cluster"), f.cluster || "");
     text($("self"), f.self ? "seen by " + f.self : "");
     document.title = `${f.nodes.some((n) => !n.up) || f.shards.some((s) => level(s) === "bad") ? "● " : ""}${f.cluster || f.self || "node"} – rmatail`;
-    if ($("live").dataset.state === "lost") stale(); else verdict(f);
+    if (["lost", "full"].includes($("live").dataset.state)) stale(); else verdict(f);
     tiles(f);
     shards(f);
+    consumers(f);
     nodes(f);
     latency();
-    served();
+    served(f);
     memory(f);
   }
   function live(state, words) {
@@ -431,7 +482,8 @@
   // stale says that what is shown is of the past.
   function stale() {
     set($("verdict"), "data-state", "bad");
-    text($("verdict-line"), "This node does not answer. " + (received ? `Below is what it said ${span(Math.round((Date.now() - received) / 1000))} ago.` : ""));
+    text($("verdict-line"), "This node does not answer" + ($("live").dataset.state === "full" ? ", or too many look at its page already. " : ". ") +
+      (received ? `Below is what it said ${span(Math.round((performance.now() - received) / 1000))} ago.` : ""));
     $("problems").replaceChildren();
   }
   function connect() {
@@ -442,24 +494,30 @@
     source.addEventListener("frame", (e) => {
       const f = JSON.parse(e.data);
       if (!f.nodes) return live("lost", f.error || "no sample");
-      received = Date.now();
+      received = performance.now();
+      f.consumers = f.consumers || [];
       frame = f;
+      while (points.length && points.at(-1).time_ms >= f.time_ms) points.pop(); // the node's clock was set back
       if (f.window > 0) points.push(f.totals);
       while (points.length && points[0].time_ms < f.time_ms - SPAN - 2000) points.shift();
       live("live", "live");
       if (!document.hidden) show();
     });
     source.onerror = () => {
-      live("lost", "trying again");
+      const refused = source.readyState === EventSource.CLOSED; // it was answered with an error
+      live(refused ? "full" : "lost", "trying again");
       stale();
-      if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000); // it was answered with an error
+      if (refused) setTimeout(connect, 2000);
     };
   }
+  // A node that hangs ends no connection: the time tells.
   setInterval(() => {
-    const age = (Date.now() - received) / 1000;
-    if ($("live").dataset.state === "lost") return stale();
-    if (received && age > 3 && $("live").dataset.state === "live") live("late", `last sample ${span(age)} ago`);
-    else if (received && $("live").dataset.state === "late") live("late", `last sample ${span(age)} ago`);
+    const age = (performance.now() - received) / 1000, state = $("live").dataset.state;
+    if (state === "lost" || state === "full") return stale();
+    if (!received || age <= LATE) return;
+    if (age <= LOST) return live("late", `last sample ${span(age)} ago`);
+    live("lost", "no samples");
+    stale();
   }, 1000);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) show(); });
   $("filter").addEventListener("input", show);

@@ -275,3 +275,22 @@ func TestRealCloseEndsStreams(t *testing.T) {
 		t.Errorf("after Close: %d", code)
 	}
 }
+
+// TestRealSamplePanics: the page says that there is a bug, and goes on.
+func TestRealSamplePanics(t *testing.T) {
+	var samples, panics atomic.Int64
+	p := start(t, Config{Panicked: func(any) { panics.Add(1) }, Snapshot: func(context.Context) Sample {
+		if samples.Add(1) == 1 {
+			panic("index out of range")
+		}
+		return Sample{Frame: "fine", Point: 1}
+	}})
+	s, _ := listen(t, serve(t, p))
+	s.next()
+	if _, data := s.next(); !strings.Contains(string(data), "index out of range") {
+		t.Errorf("the first frame is %s", data)
+	}
+	if _, data := s.next(); string(data) != `"fine"` || panics.Load() != 1 {
+		t.Errorf("then %s, %d panics", data, panics.Load())
+	}
+}

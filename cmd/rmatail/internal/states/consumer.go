@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/rmatail/rmatail/chunkstore/cause"
+	"github.com/rmatail/rmatail/chunkstore/survey"
 )
 
 // ErrNoConsumer is returned when an address has metrics, and none of them is a
@@ -96,7 +97,7 @@ func parse(addr string, page io.Reader) (Consumer, error) {
 			if err := state.UnmarshalText([]byte(labels["state"])); err != nil {
 				return c, err
 			}
-			if s.state == cause.Unknown || rank(state) < rank(s.state) {
+			if s.state == cause.Unknown || survey.Rank(state) < survey.Rank(s.state) {
 				s.state = state
 			}
 		}

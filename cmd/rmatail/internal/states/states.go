@@ -6,12 +6,12 @@
 // their appenders wait for; and, if it is told where, consumers, by their metrics. The
 // first kind of trouble in the order of package cause is the shard's state.
 //
-// A node tells about so many shards only (server.Config.ShardMetrics). For the others
-// the producer's clock is believed, unless its heartbeat has moved between two surveys.
+// A node tells about the first so many shards (server.Config.ShardMetrics), and of those
+// in trouble of the rest. For the others the producer's clock is believed, unless its
+// heartbeat has moved between two surveys.
 package states
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -20,18 +20,10 @@ import (
 	"github.com/rmatail/rmatail/chunkstore/survey"
 )
 
-// told is what one node tells of a shard.
-type told struct {
-	cause.Verdict
-	node         string
-	HeartbeatAge float64 `json:"heartbeat_age_seconds"`
-	PublishAge   float64 `json:"publish_age_seconds"`
-}
-
 // Settle decides the state of each shard of a Report. before is a survey of the same
 // some time ago, for what takes two looks; nil: there was none.
 func Settle(r, before *survey.Report, apart time.Duration, consumers []Consumer, now time.Time) {
-	nodes := tellings(r)
+	nodes, said := tellings(r), reports(r)
 	for i := range r.Shards {
 		s := &r.Shards[i]
 		var old *survey.Shard
@@ -40,14 +32,15 @@ func Settle(r, before *survey.Report, apart time.Duration, consumers []Consumer,
 				old = &before.Shards[k]
 			}
 		}
-		all := []cause.Verdict{cause.Decide(facts(s, old, apart, nodes[s.Shard], now))}
-		all = append(all, ofNodes(nodes[s.Shard])...)
+		f := facts(s, old, apart, nodes[s.Shard], now)
+		all := []cause.Verdict{survey.Weigh(cause.Decide(f), f.Leased.V, nodes[s.Shard])}
 		for _, c := range consumers {
 			if v, ok := c.verdict(s.Shard); ok {
 				all = append(all, v)
 			}
 		}
-		s.Verdict = First(all)
+		all = append(all, said[s.Shard]...)
+		s.Verdict = survey.First(all)
 	}
 }
 
@@ -59,69 +52,63 @@ func Unsettled(r *survey.Report) bool {
 	})
 }
 
-// order is that of package cause: the first of these that is found is the state.
-var order = [...]cause.State{cause.ConsumerSlow, cause.DurableThrottled, cause.CacheMissing, cause.ProducerStopped, cause.ProducerSlow,
-	cause.TransportDegraded, cause.Fine}
-
-// First returns the verdict that comes first in the order of package cause; Unknown is
-// the last.
-func First(all []cause.Verdict) cause.Verdict {
-	return slices.MinFunc(all, func(a, b cause.Verdict) int { return cmp.Compare(rank(a.State), rank(b.State)) })
-}
-
-func rank(s cause.State) int {
-	if i := slices.Index(order[:], s); i >= 0 {
-		return i
-	}
-	return len(order)
-}
-
 // tellings are what the nodes tell, by shard.
-func tellings(r *survey.Report) map[string][]told {
-	all := map[string][]told{}
+func tellings(r *survey.Report) map[string][]survey.Told {
+	all := map[string][]survey.Told{}
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
+		type shard struct {
+			Shard string `json:"shard"`
+			survey.Told
+		}
 		var st struct {
-			Shards []struct {
-				Shard string `json:"shard"`
-				told
-			} `json:"shards"`
+			Shards []shard `json:"shards"`
+			Others []shard `json:"others"`
 		}
 		if !n.Up || json.Unmarshal(n.Stat, &st) != nil { // an older node
 			continue
 		}
-		for _, s := range st.Shards {
-			s.node = n.Name
-			all[s.Shard] = append(all[s.Shard], s.told)
+		for _, s := range append(st.Shards, st.Others...) {
+			s.Node = n.Name
+			all[s.Shard] = append(all[s.Shard], s.Told)
 		}
 	}
 	return all
 }
 
-// ofNodes are the verdicts of nodes that hold whatever the other nodes tell: appends
-// that wait, and a cache that no node has. A heartbeat that one node lacks may only
-// have been cut off from it.
-func ofNodes(nodes []told) (all []cause.Verdict) {
-	missing := 0
-	for _, n := range nodes {
-		queue := n.State == cause.ProducerSlow && n.HeartbeatAge < cause.LateBeats*cause.DefaultHeartbeat.Seconds()
-		if n.State == cause.DurableThrottled || queue {
-			all = append(all, cause.Verdict{State: n.State, Why: n.node + ": " + n.Why})
+// reports are what consumers have told nodes of late, by shard. Of its producer the nodes
+// know more.
+func reports(r *survey.Report) map[string][]cause.Verdict {
+	all := map[string][]cause.Verdict{}
+	for i := range r.Nodes {
+		var st struct {
+			Consumers struct {
+				Worst []struct {
+					Name  string  `json:"name"`
+					Age   float64 `json:"age_seconds"`
+					Worst []struct{ Shard, State, Why string }
+				}
+			}
 		}
-		if n.State == cause.CacheMissing {
-			missing++
+		if !r.Nodes[i].Up || json.Unmarshal(r.Nodes[i].Stat, &st) != nil {
+			continue
 		}
-	}
-	if missing > 0 && missing == len(nodes) {
-		all = append(all, cause.Verdict{State: cause.CacheMissing, Why: nodes[0].node + ": " + nodes[0].Why})
+		for _, c := range st.Consumers.Worst {
+			for _, s := range c.Worst {
+				var state cause.State
+				if state.UnmarshalText([]byte(s.State)) == nil && survey.OfConsumers(state) && c.Age <= survey.FreshReport {
+					all[s.Shard] = append(all[s.Shard], cause.Verdict{State: state, Why: "consumer " + c.Name + ": " + s.Why})
+				}
+			}
+		}
 	}
 	return all
 }
 
 // facts are a shard's as the survey has seen it.
-func facts(s, old *survey.Shard, apart time.Duration, nodes []told, now time.Time) cause.Facts {
+func facts(s, old *survey.Shard, apart time.Duration, nodes []survey.Told, now time.Time) cause.Facts {
 	f := cause.Facts{Stored: cause.Know(s.Length), Sealed: s.Sealed}
-	asked, held, beat := 0, false, uint64(0)
+	asked, held, beat, hidden := 0, false, uint64(0), false
 	for i := range s.Replicas {
 		r := &s.Replicas[i]
 		if r.Error != "" {
@@ -129,19 +116,22 @@ func facts(s, old *survey.Shard, apart time.Duration, nodes []told, now time.Tim
 		}
 		asked++
 		held = held || r.Writer != "" && r.Left > 0
-		beat = max(beat, r.Heartbeat)
+		beat, hidden = max(beat, r.Heartbeat), hidden || r.Hidden
 	}
 	f.CacheAnswers = cause.Know(asked > 0)
 	if asked == 0 {
 		return f
 	}
-	f.Leased, f.CacheKnows = cause.Know(held), cause.Know(beat > 0)
-	if beat > 0 {
+	f.Leased = cause.Know(held)
+	if !hidden { // in a tenant's memory: only nodes can tell
+		f.CacheKnows = cause.Know(beat > 0)
+	}
+	if beat > 0 || hidden && len(nodes) > 0 {
 		f.Published = cause.Know(s.Length - s.Lag)
 		f.HeartbeatAge = cause.Know(max(now.Sub(time.UnixMilli(int64(beat))), 0)) // by the producer's clock, unless more is known
 	}
 	if len(nodes) > 0 {
-		f.HeartbeatAge, f.PublishedAge = cause.Know(youngest(nodes, func(n told) float64 { return n.HeartbeatAge })), cause.Know(youngest(nodes, func(n told) float64 { return n.PublishAge }))
+		f.HeartbeatAge, f.PublishedAge = cause.Know(survey.Youngest(nodes, func(n survey.Told) float64 { return n.HeartbeatAge })), cause.Know(survey.Youngest(nodes, func(n survey.Told) float64 { return n.PublishAge }))
 	}
 	if old == nil {
 		return f
@@ -159,14 +149,6 @@ func facts(s, old *survey.Shard, apart time.Duration, nodes []told, now time.Tim
 	return f
 }
 
-func youngest(nodes []told, age func(told) float64) time.Duration {
-	least := age(nodes[0])
-	for _, n := range nodes[1:] {
-		least = min(least, age(n))
-	}
-	return time.Duration(least * float64(time.Second))
-}
-
 func heartbeat(s *survey.Shard) (beat uint64) {
 	for i := range s.Replicas {
 		beat = max(beat, s.Replicas[i].Heartbeat)
@@ -176,7 +158,8 @@ func heartbeat(s *survey.Shard) (beat uint64) {
 
 // OfNode is the state of a shard by what a single node says of itself, and consumers.
 func OfNode(stat json.RawMessage, shard string, consumers []Consumer) cause.Verdict {
-	nodes := tellings(&survey.Report{Nodes: []survey.Node{{Up: true, Stat: stat}}})[shard]
+	r := &survey.Report{Nodes: []survey.Node{{Up: true, Stat: stat}}}
+	nodes := tellings(r)[shard]
 	all := []cause.Verdict{{State: cause.Unknown, Why: "the node tells nothing of it: nobody has written it since the node started, or it tells of other shards"}}
 	if len(nodes) > 0 {
 		all[0] = nodes[0].Verdict
@@ -186,5 +169,5 @@ func OfNode(stat json.RawMessage, shard string, consumers []Consumer) cause.Verd
 			all = append(all, v)
 		}
 	}
-	return First(all)
+	return survey.First(append(all, reports(r)[shard]...))
 }

@@ -35,11 +35,12 @@ func node(name, text string) survey.Node {
 }
 
 const (
-	fresh = `"state":"fine","why":"1","heartbeat_age_seconds":0.5,"publish_age_seconds":9`
-	stale = `"state":"producer_stopped","why":"2","heartbeat_age_seconds":60,"publish_age_seconds":90`
-	empty = `"state":"cache_missing","why":"holds 0 %","heartbeat_age_seconds":0.5,"publish_age_seconds":1`
-	hangs = `"state":"durable_throttled","why":"takes 3s","heartbeat_age_seconds":0.5,"publish_age_seconds":1`
-	queue = `"state":"producer_slow","why":"queued for 2s","heartbeat_age_seconds":0.5,"publish_age_seconds":1`
+	fresh  = `"state":"fine","why":"1","heartbeat_age_seconds":0.5,"publish_age_seconds":9`
+	stale  = `"state":"producer_stopped","why":"2","heartbeat_age_seconds":60,"publish_age_seconds":90`
+	empty  = `"state":"cache_missing","why":"holds 0 %","heartbeat_age_seconds":0.5,"publish_age_seconds":1`
+	hangs  = `"state":"durable_throttled","why":"takes 3s","heartbeat_age_seconds":0.5,"publish_age_seconds":1`
+	closed = `"state":"fine","why":"closed by its writer at 1000 bytes","heartbeat_age_seconds":60,"publish_age_seconds":90`
+	queue  = `"state":"producer_slow","why":"queued for 2s","heartbeat_age_seconds":0.5,"publish_age_seconds":1`
 )
 
 func TestSettle(t *testing.T) {
@@ -60,6 +61,9 @@ func TestSettle(t *testing.T) {
 		{name: "its clock is wrong, and it beats", s: shard(1000, replica(0, time.Hour)), before: ptr(shard(1000, replica(0, 2*time.Hour))), want: cause.Fine, unsettled: true},
 		{name: "nodes have seen it beat", s: shard(1000, replica(0, time.Hour)), nodes: []survey.Node{node("n1", stale), node("n2", fresh)}, want: cause.Fine, words: "500ms"},
 		{name: "no node has", s: shard(1000, replica(0, 0)), nodes: []survey.Node{node("n1", stale)}, want: cause.ProducerStopped, words: "1m0s"},
+		{name: "closed by its writer, as a node knows", s: shard(1000, replica(0, time.Hour)), nodes: []survey.Node{node("n1", closed), node("n2", closed)}, want: cause.Fine, words: "closed by its writer"},
+		{name: "closed by its writer, and killed, as another says", s: shard(1000, replica(0, time.Hour)), nodes: []survey.Node{node("n1", closed), node("n2", stale)}, want: cause.ProducerStopped},
+		{name: "of trouble beyond the first shards", s: shard(1000, replica(0, 0)), nodes: []survey.Node{{Name: "n1", Up: true, Stat: json.RawMessage(`{"others":[{"shard":"logs/0000",` + hangs + `}]}`)}}, want: cause.DurableThrottled, words: "n1: takes 3s"},
 		{name: "no replica answers", s: shard(1000, lost), want: cause.CacheMissing, words: "0 replicas", unsettled: true},
 		{name: "nobody knows it, and it grows", s: shard(1000, absent), before: ptr(shard(900, absent)), want: cause.CacheMissing, words: "1000 bytes are durable", unsettled: true},
 		{name: "nobody knows it, and it rests", s: shard(1000, absent), before: ptr(shard(1000, absent)), want: cause.ProducerStopped, words: "do not grow", unsettled: true},
