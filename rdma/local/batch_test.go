@@ -383,7 +383,7 @@ func TestBatchSums(t *testing.T) {
 		if data, sums := b.AddSums(99_999, 2); data != nil || sums != nil {
 			t.Error("a read beyond the end was planned")
 		}
-		if err := b.Post(later()); err != nil {
+		if err := b.Post(time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.Wait(); err != nil {
