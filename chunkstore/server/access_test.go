@@ -58,7 +58,7 @@ func rulesOf(t testing.TB, tenants []auth.Tenant, grants map[string]auth.Grant) 
 	var list []auth.Rule
 	for name, g := range grants {
 		id := auth.Identity(name)
-		if !strings.Contains(name, ":") {
+		if !strings.Contains(name, ":") && id != auth.Anonymous {
 			id = auth.OfToken(name)
 		}
 		list = append(list, auth.Rule{Identity: id, Grant: g})

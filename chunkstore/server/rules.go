@@ -65,7 +65,7 @@ func (s *Server) takeUp(next *auth.Rules) error {
 			errs = append(errs, s.renew(next, renew)...)
 		}
 		for _, c := range stale {
-			c.nc.Close()
+			c.cut()
 		}
 		cut += len(stale)
 		if !first && len(renew) == 0 {
@@ -116,7 +116,7 @@ func (s *Server) renew(rules *auth.Rules, names map[string]bool) (errs []error) 
 	for _, m := range gone {
 		s.eachConn(func(c *conn) {
 			if c.uses(m) {
-				c.nc.Close()
+				c.cut()
 			}
 		})
 		if x := next.of[m.tenant]; x != nil && x.arena == m.arena {

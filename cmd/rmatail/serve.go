@@ -45,8 +45,9 @@ type serveCmd struct {
 	Device   string   `help:"RDMA device (default: every usable one)." placeholder:"NAME"`
 	GIDIndex int      `name:"gid-index" help:"GID index, -1 to choose." default:"-1" placeholder:"N"`
 
-	Tokens string `help:"Take clients that show a token: the file of them, a line NAME TOKEN each." placeholder:"FILE"`
-	Access string `help:"Who may do what (YAML): the file of the node's rules. Without it whoever is known may do everything." placeholder:"FILE"`
+	Tokens  string `help:"Take clients that show a token: the file of them, a line NAME TOKEN each." placeholder:"FILE"`
+	Revoked string `name:"tls-revoked" help:"Do not take certificates of this file, although they are signed: SHA-256 fingerprints, a line each, or revocation lists (PEM)." placeholder:"FILE"`
+	Access  string `help:"Who may do what (YAML): the file of the node's rules. Without it whoever is known may do everything." placeholder:"FILE"`
 
 	MaxConnections       int `help:"Connections at once." default:"4096" placeholder:"N"`
 	MaxClientConnections int `help:"Connections at once of one client: of an identity, or of an address where nobody is asked who he is." default:"2048" placeholder:"N"`
