@@ -120,6 +120,18 @@ func (g *Guard) TLS() *tls.Config {
 	return cfg
 }
 
+// PageTLS returns the configuration of connections by which browsers come, which are
+// asked for no certificate; nil: the node has none of its own.
+func (g *Guard) PageTLS() *tls.Config {
+	if g.settings.Cert == "" {
+		return nil
+	}
+	cfg := base()
+	cfg.NextProtos = []string{"http/1.1"}
+	cfg.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return g.state.Load().cert, nil }
+	return cfg
+}
+
 // Proof is what a peer has shown of who it is.
 type Proof struct {
 	chain  []*x509.Certificate // its own first; nil: none

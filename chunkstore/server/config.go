@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,7 +78,9 @@ type Config struct {
 	// once for all of them. They make room as others do. 0: none.
 	ReadThrough int64
 	// HTTP is the address of the page, /metrics, /healthz, /readyz and /debug/pprof/.
-	// HTTPAuto: DefaultHTTP if it is free, else none. Empty: none.
+	// HTTPAuto: DefaultHTTP if it is free, else none. Empty: none. With https:// before it
+	// they are served by TLS, with the certificate of Guard, which must have one. With a
+	// Guard and without HTTPAdmit only a loopback address shows more than health.
 	HTTP string
 	// HTTPAdmit says which HTTP requests are answered, /healthz and /readyz apart; see
 	// TokenFile. nil: all, but profiles at a loopback address only.
@@ -228,8 +231,12 @@ func (c Config) Validate() error {
 		return err
 	}
 	if c.HTTP != "" && c.HTTP != HTTPAuto {
-		if err := checkAddress("http", c.HTTP); err != nil {
+		addr, sealed := strings.CutPrefix(c.HTTP, "https://")
+		if err := checkAddress("http", addr); err != nil {
 			return err
+		}
+		if sealed && (c.Guard == nil || c.Guard.PageTLS() == nil) {
+			return fmt.Errorf("%w: http %s, and no certificate: set one (--tls-cert, --tls-key), or leave https:// out", ErrConfig, c.HTTP)
 		}
 	}
 	if err := c.Arena.Validate(); err != nil {
