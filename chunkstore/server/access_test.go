@@ -353,6 +353,63 @@ func TestRealTenantsOverRDMA(t *testing.T) {
 	eventually(t, "the memory of who was shut out is exported anew", func() bool { return a.memories.now.Load().of["b"] != before })
 }
 
+// Memory that cannot be had when rights are taken away is had later, without anybody's
+// doing: the tenant's consumers come back, and so do those of nobody's streams, over TCP
+// meanwhile.
+func TestRealMemoryIsTriedAgain(t *testing.T) {
+	a := &access{t: t, tokens: secretFile(t, "tokens", ""), file: secretFile(t, "access", "0")}
+	grants := theGrants()
+	grants["anna"], grants["chris"] = grants["alice"], grants["carol"]
+	a.write(grants)
+	a.rules = rulesOf(t, theTenants, grants)
+	cfg := testConfig(t)
+	cfg.RDMAMode, cfg.Arena.Epoch = RDMARequire, 7
+	cfg.Guard = openGuard(t, auth.Settings{Tokens: a.tokens, Access: a.file}, auth.Options{Rules: func(string, []byte) (*auth.Rules, error) { return a.rules, nil }})
+	a.guard = cfg.Guard
+	var full, refused atomic.Int64
+	a.Server = serveParts(t, cfg, parts{export: func(rdma.Config, []byte) (export, error) {
+		if full.Load() != 0 {
+			refused.Add(1)
+			return nil, rdma.ErrMemlock
+		}
+		return fakeExport{connect: func([]byte) ([]byte, io.Closer, error) { return []byte("answer"), counted{&refused}, nil }}, nil
+	}})
+	if e := a.as("carol").Hello().Epoch; e != 7 {
+		t.Fatalf("epoch %d", e)
+	}
+	a.as("alice")
+	full.Store(1)
+	delete(grants, "alice")
+	delete(grants, "carol")
+	a.change(theTenants, grants)
+	eventually(t, "memory for both is refused", func() bool { return refused.Load() >= 2 })
+	var meanwhile *wire.Client
+	eventually(t, "memory of nobody's streams is read over TCP", func() bool {
+		c, err := a.try("chris")
+		meanwhile = c
+		return err == nil && c.Hello().Features&wire.FeatureRDMA == 0
+	})
+	if _, err := a.try("anna"); !errors.Is(err, wire.ErrBusy) {
+		t.Errorf("anna, without memory: %v", err)
+	}
+	full.Store(0)
+	var anna, chris *wire.Client
+	eventually(t, "both have memory again", func() bool {
+		var one, two error
+		anna, one = a.try("anna")
+		chris, two = a.try("chris")
+		return one == nil && two == nil && chris.Hello().Features&anna.Hello().Features&wire.FeatureRDMA != 0
+	})
+	if e := chris.Hello().Epoch; e == 7 || e == anna.Hello().Epoch {
+		t.Errorf("the new memory has epoch %x, as that before or another", e)
+	}
+	select {
+	case <-meanwhile.Lost():
+	case <-time.After(patience):
+		t.Error("who read the old memory goes on")
+	}
+}
+
 // A stream that becomes another tenant's leaves the memory that it was in.
 func TestRealStreamsMoveBetweenTenants(t *testing.T) {
 	a := twoTenants(t, nil)
