@@ -41,7 +41,7 @@ func serveAccess(t testing.TB, tenants []auth.Tenant, grants map[string]auth.Gra
 	a := &access{t: t, tokens: secretFile(t, "tokens", "nobody-yet "+tokenOf("none")), file: secretFile(t, "access", "0")}
 	a.write(grants)
 	a.rules = rulesOf(t, tenants, grants)
-	a.guard = openGuard(t, auth.Settings{Tokens: a.tokens, Access: a.file}, auth.Options{
+	a.guard = openGuard(t, auth.Settings{Tokens: a.tokens, Access: a.file, Plain: auth.PlainAllowed}, auth.Options{
 		Rules: func(string, []byte) (*auth.Rules, error) { return a.rules, nil },
 	})
 	a.Server = serve(t, func(c *Config) {
@@ -108,7 +108,7 @@ func (a *access) as(name string) *wire.Client {
 }
 
 func (a *access) try(name string) (*wire.Client, error) {
-	return dialAs(a.t, a.Server, credentials(a.t, auth.Settings{Token: secretFile(a.t, "token", tokenOf(name))}))
+	return dialAs(a.t, a.Server, credentials(a.t, auth.Settings{Token: secretFile(a.t, "token", tokenOf(name)), Plain: auth.PlainAllowed}))
 }
 
 func shardOf(stream string) layout.Shard { return layout.Shard{Stream: stream, Number: 1} }
