@@ -213,5 +213,7 @@ func TestRxeTenants(t *testing.T) {
 	if p, err := read("bob", func([]byte) {}); err != nil || epoch(p) != clients["bob"].Hello().Epoch {
 		t.Errorf("bob: %v", err)
 	}
-	t.Logf("report: %d reads of another tenant's memory over RDMA through a node, none answered", tries)
+	if !t.Failed() {
+		t.Logf("report: %d reads of another tenant's memory over RDMA through a node, none answered", tries)
+	}
 }
