@@ -27,12 +27,19 @@ func (a *Arena) Entry(shard layout.Shard) (e layout.Entry, ok bool) {
 
 // Holds reports whether the arena holds any of an extent.
 func (a *Arena) Holds(shard layout.Hash, extent uint64) bool {
+	_, ok := a.Slot(shard, extent)
+	return ok
+}
+
+// Slot returns where in the arena an extent is, if it is there: a moment later it may
+// have been evicted, and the slot be another one's.
+func (a *Arena) Slot(shard layout.Hash, extent uint64) (offset uint64, ok bool) {
 	s := sets(a.header.Geometry.ExtentSetsOf(shard, extent))
 	r := &a.extents
 	r.lock(s)
 	defer r.unlock(s)
-	_, ok := r.find(s, key{shard, extent})
-	return ok
+	index, ok := r.find(s, key{shard, extent})
+	return r.slot(index), ok
 }
 
 // TTL is how long an extent lives after its last put.

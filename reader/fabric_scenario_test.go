@@ -113,7 +113,9 @@ func lie(t *testing.T, arena uint64, as Source, mix faults, want []reason) {
 	if arena > total && mix == (faults{}) && (by[0][FromDurable] != 0 || s.Retries["torn"]+s.Retries["moved"] != 0) {
 		t.Errorf("an honest fabric and a large arena, but %d bytes from the store and retries %v", by[0][FromDurable], s.Retries)
 	}
-	if s.DeliveredBy[as.String()] == 0 {
+	// While a read runs into its deadline the writer fills the small arena twice: whether
+	// another one comes in time is a matter of chance.
+	if s.DeliveredBy[as.String()] == 0 && (arena > total || mix.deadline == 0) {
 		t.Errorf("nothing came from the cache: %v", s.DeliveredBy)
 	}
 	t.Logf("by source %v, retries %v, durable reads %d, requests %d", s.DeliveredBy, s.Retries, w.store.reads, s.Requests)

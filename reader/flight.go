@@ -19,11 +19,12 @@ type published struct {
 // span is a run of bytes inside one extent.
 type span struct {
 	place
-	from, to uint64 // wanted bytes
-	start    uint64 // first byte read: below from when the prefix had to be read too
-	data     []byte // [start, to)
-	whole    int    // chunks from start on that descriptors prove, the others are the length's own CRC's
-	descs    []byte // of those
+	from, to uint64   // wanted bytes
+	start    uint64   // first byte read: below from when the prefix had to be read too
+	data     []byte   // [start, to)
+	sums     []uint32 // of its first chunks, if there are any: then start is on a border
+	whole    int      // chunks from start on that descriptors prove, the others are the length's own CRC's
+	descs    []byte   // of those
 }
 
 // order is what a flight is to read.
@@ -163,7 +164,7 @@ func (f *flight) lay() error {
 		if !f.pre.known && i == 0 { // later spans begin on a border
 			s.start = from &^ (layout.ChunkSize - 1)
 		}
-		s.data = f.b.Add(g.ExtentSlot(s.index)+(s.start-s.extent*layout.ExtentSize), int(s.to-s.start))
+		f.add(s, g.ExtentSlot(s.index)+(s.start-s.extent*layout.ExtentSize))
 		s.descs = nil
 		if s.whole = wholeChunks(s.start, s.to, tail); s.whole > 0 {
 			first := layout.Chunk(s.start) % layout.ChunksPerExtent
@@ -181,6 +182,16 @@ func (f *flight) lay() error {
 	}
 	f.state = flightPosted
 	return f.post()
+}
+
+// add plans the read of a span's data at an offset.
+func (f *flight) add(s *span, offset uint64) {
+	n := int(s.to - s.start)
+	if b, ok := f.b.(summer); ok && s.start%layout.ChunkSize == 0 {
+		s.data, s.sums = b.AddSums(offset, n)
+		return
+	}
+	s.data, s.sums = f.b.Add(offset, n), nil
 }
 
 // wholeChunks is how many chunks of [start, to), in one extent, are proven by their

@@ -33,7 +33,9 @@ func (h *hint) grew(n uint64) {
 }
 
 // along is what is read along with a length: the bytes after the length that is known,
-// or, if it is not known where the node has them, that place.
+// and, if it is not known where the node has them, that place: then the node looks the
+// bytes up, if it does that. (Who begins an extent with every sixteenth record would wait
+// for two answers each time, and all consumers of a shard at the same time.)
 type along struct {
 	f        *follow // nil: nothing
 	via      *path
@@ -82,7 +84,7 @@ func (a *along) room() int {
 	case a.placed:
 		return int(a.to-a.from) + layout.DescriptorsSize + 16
 	}
-	return 2*layout.SetSize + 16
+	return 2*layout.SetSize + int(a.to-a.from) + 24
 }
 
 // add plans its reads.
@@ -96,6 +98,10 @@ func (a *along) add(v *visit) bool {
 		for j, set := range g.ExtentSetsOf(a.f.hash, a.place.extent) {
 			a.sets[j] = v.b.Add(g.ExtentSet(set), layout.SetSize)
 			ok = ok && a.sets[j] != nil
+		}
+		if w, can := v.b.(waker); ok && can && w.Extents() && layout.Chunk(a.from) == layout.Chunk(a.to-1) {
+			a.data = w.AddExtent(a.f.hash, a.place.extent, int(a.from-a.place.extent*layout.ExtentSize), int(a.to-a.from))
+			ok = a.data != nil
 		}
 		return ok
 	}
@@ -116,19 +122,22 @@ func (a *along) bring(h *hint, e layout.Entry) {
 		return
 	}
 	if !a.placed {
-		if h.place, _, h.placed = findPlace(a.via.geometry, f.hash, a.place.extent, a.sets); h.placed {
-			h.place.fresh = false
-			h.epoch = a.via.epoch
+		if h.place, _, h.placed = findPlace(a.via.geometry, f.hash, a.place.extent, a.sets); !h.placed {
+			return
+		}
+		h.place.fresh = false
+		h.epoch = a.via.epoch
+		a.place = h.place
+	}
+	to := min(a.to, e.Length)
+	if a.data == nil || cut(a.from, to, e.Length) != to { // or its last chunk cannot be proven
+		if !a.placed {
 			f.hand(func(hot *hot) {
 				hot.from, hot.to = 0, 0
 				hot.via, hot.place = a.via, h.place
 			})
 		}
 		return
-	}
-	to := min(a.to, e.Length)
-	if cut(a.from, to, e.Length) != to {
-		return // its last chunk cannot be proven
 	}
 	f.hand(func(hot *hot) {
 		*hot = newHot(hot, a, e, to)
@@ -243,6 +252,8 @@ var errNotAlong = errors.New("descriptors were not read along")
 func (c *Cluster) alongRead(a *along, p *peer) {
 	if !a.placed {
 		c.count.located(2)
+	}
+	if a.data == nil {
 		return
 	}
 	n := 1

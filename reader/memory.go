@@ -39,9 +39,21 @@ type waker interface {
 	// When adds a condition: that the 8-byte word of the arena at an offset, a multiple
 	// of 8, has another value. false: there is no room for one more.
 	When(offset, value uint64) bool
+	// Extents reports whether AddExtent may be used.
+	Extents() bool
+	// AddExtent plans a read of an extent of a shard whose place is not known: bytes
+	// [from, from+n), wherever the extent is then; zeros if it is not there. The last
+	// read of a batch with conditions. nil: there is no room.
+	AddExtent(shard [16]byte, extent uint64, from, n int) []byte
 	// PostWhen is Post, except that the reads are carried out when one of the conditions
 	// holds, or at a time, before the deadline, with what there is then.
 	PostWhen(until, deadline time.Time) error
+}
+
+// summer is a batch whose reads are copies by this process, which can sum each chunk as it
+// passes: see package crccopy.
+type summer interface {
+	AddSums(offset uint64, n int) (data []byte, sums []uint32)
 }
 
 // spinner is a batch that can post and wait a little in one call to the device.

@@ -370,8 +370,8 @@ func (p *poller) page(v *visit, l *look, seat int, now time.Time) {
 		w.lookAt = now.Add(w.rest)
 		w.index, w.found = l.index, l.found
 	}
-	reachable := g.reachable(now)
 	if !l.found {
+		reachable := g.reachable(now)
 		for _, f := range l.shards {
 			f.missed(bit, reachable)
 		}
@@ -382,7 +382,7 @@ func (p *poller) page(v *visit, l *look, seat int, now time.Time) {
 	}
 	before := p.moved
 	p.moved = false
-	valid, behind, wanted := p.entries(l, bit, reachable, now)
+	valid, behind, wanted := p.entries(l, bit, now)
 	g.watch.seen(v, l.shards, valid && !wanted, p.moved)
 	p.moved = p.moved || before
 	if behind {
@@ -401,7 +401,7 @@ func (p *poller) page(v *visit, l *look, seat int, now time.Time) {
 
 // entries reads the entries of a landed page. valid: one of them was; behind:
 // another replica is known to have said more; wanted: another one may.
-func (p *poller) entries(l *look, bit, reachable uint64, now time.Time) (valid, behind, wanted bool) {
+func (p *poller) entries(l *look, bit uint64, now time.Time) (valid, behind, wanted bool) {
 	for _, f := range l.shards {
 		e := layout.ParseEntry(l.bytes, f.shard.EntryOffset()-l.first)
 		l.along.bring(&l.page.watch.hint, e)
@@ -411,7 +411,7 @@ func (p *poller) entries(l *look, bit, reachable uint64, now time.Time) (valid, 
 			p.grown += e.Length - was
 		}
 		if e.Incarnation == 0 {
-			want, known := f.missed(bit, reachable)
+			want, known := f.missed(bit, l.page.reachable(now))
 			wanted, behind = wanted || want, behind || known
 		}
 		valid = valid || why == proven || why == reasonStale

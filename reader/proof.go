@@ -1,6 +1,12 @@
 package reader
 
-import "github.com/rmatail/rmatail/chunkstore/layout"
+import (
+	"github.com/rmatail/rmatail/chunkstore/layout"
+	"github.com/rmatail/rmatail/internal/crccopy"
+)
+
+// Does not compile unless chunks are blocks.
+var _ = [1]struct{}{}[layout.ChunkSize-crccopy.Block]
 
 // prefix is the running CRC of the chunk that holds a position, over the bytes
 // before that position. It is what lets a Reader fetch only new bytes.
@@ -47,11 +53,7 @@ func (f *flight) verify(pre prefix) (data []byte, after prefix, why reason) {
 	for pos < s.to {
 		chunk := layout.Chunk(pos)
 		end := min((chunk+1)*layout.ChunkSize, s.to)
-		crc := after.crc
-		if pos%layout.ChunkSize == 0 {
-			crc = layout.SeedCRC(f.hash, chunk)
-		}
-		crc = layout.ExtendCRC(crc, s.data[pos-s.start:end-s.start])
+		crc := s.crc(f.hash, after.crc, pos, end)
 		if chunk == tail {
 			if end != chunk*layout.ChunkSize+uint64(tailValid) || crc != f.pub.tailCRC {
 				why = reasonTorn
@@ -64,6 +66,18 @@ func (f *flight) verify(pre prefix) (data []byte, after prefix, why reason) {
 		pos, good = end, end
 	}
 	return s.data[s.from-s.start : good-s.start], after, why
+}
+
+// crc returns the CRC of the prefix of a chunk up to end, of which [pos, end) is in the
+// span, and before that what crc is of.
+func (s *span) crc(h layout.Hash, crc uint32, pos, end uint64) uint32 {
+	if pos%layout.ChunkSize == 0 {
+		crc = layout.SeedCRC(h, layout.Chunk(pos))
+		if i := int(pos-s.start) / layout.ChunkSize; i < len(s.sums) {
+			return crccopy.Join(crc, s.sums[i])
+		}
+	}
+	return layout.ExtendCRC(crc, s.data[pos-s.start:end-s.start])
 }
 
 // proven is the reason that is none.

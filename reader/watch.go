@@ -2,6 +2,7 @@ package reader
 
 import (
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/rmatail/rmatail/fallback/wire"
@@ -101,6 +102,7 @@ func (p *poller) keep(g *page, v *visit) {
 			return
 		}
 		if rest == 0 {
+			runtime.Gosched() // who has been woken goes first, and then the next question
 			continue
 		}
 		timer.Reset(rest)
@@ -186,6 +188,7 @@ func (p *poller) woken(g *page, v *visit) (rest time.Duration, on bool) {
 	default:
 		w.rest, w.hint.size = 0, 0
 	}
+	g.asked = 0 // as when a poll begins: the one that has just answered may be asked again
 	w.on = p.c.ctx.Err() == nil && !w.stale && p.prepare(g, v, now.Add(rest))
 	if !w.on {
 		v.release()

@@ -65,6 +65,9 @@ func TestRealWatch(t *testing.T) {
 	if took > records*watchedFor/2 {
 		t.Errorf("%d records took %v: the node does not tell of news", records, took)
 	}
+	if polls := after.Polls - before.Polls; polls > records/2+uint64(20*took/time.Second) {
+		t.Errorf("%d polls for %d records: the page is watched anew for each", polls, records)
+	}
 	if t.Failed() || requests > 10*records+uint64(20*took/time.Second) || moved > 4*records*4096 {
 		t.Errorf("%d requests and %d bytes moved for %d records of 4 KiB, of %d readers", requests, moved, records, readers)
 	}

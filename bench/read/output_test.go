@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rmatail/rmatail/bench"
+	"github.com/rmatail/rmatail/bench/panels"
 )
 
 // sample is a result with one row of each shape.
@@ -114,7 +115,7 @@ func TestPicture(t *testing.T) {
 	if img, err := png.Decode(&b); err != nil || img.Bounds().Dx() < 500 {
 		t.Errorf("no picture: %v", err)
 	}
-	if err := new(Result).WritePNG(&b); !errors.Is(err, ErrConfig) {
+	if err := new(Result).WritePNG(&b); !errors.Is(err, panels.ErrEmpty) {
 		t.Errorf("of nothing: %v", err)
 	}
 }

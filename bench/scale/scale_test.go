@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"io"
 	"testing"
 	"time"
 )
@@ -22,6 +23,9 @@ func TestModelDelivers(t *testing.T) {
 	}
 	t.Logf("report: scale model, %d consumers: %.4f bytes moved by useful byte, %.1f requests/s a consumer, p50 %v, p99 %v, %d events in %v",
 		e.Consumers, r.MovedPerUseful, r.Requests/float64(e.Consumers), r.P50, r.P99, r.Events, r.Took)
+	if err := (&Result{Rows: []Row{r}}).WritePNG(io.Discard); err != nil {
+		t.Error(err)
+	}
 	useful := float64(e.Consumers*e.Follows*e.Streams) * e.ShardMbps / 1e3
 	if r.UsefulGbps < 0.97*useful || r.UsefulGbps > 1.03*useful {
 		t.Errorf("%.4f Gb/s delivered, %.4f come in for them", r.UsefulGbps, useful)

@@ -169,7 +169,7 @@ func (s *Server) hello(p *peer) wire.HelloReply {
 		Version: wire.Version, Epoch: p.memory.arena.Epoch(), ArenaSize: uint64(len(p.memory.arena.Bytes())), BootID: s.bootID,
 	}
 	if p.reads {
-		h.Features |= wire.FeatureAwait
+		h.Features |= wire.FeatureAwait | wire.FeatureExtents
 		h.ShmPath, h.Ticket = p.memory.socketPath, p.ticket
 	}
 	if p.named != nil {

@@ -44,6 +44,7 @@ type wait struct {
 	page  *waitPage
 	words []wire.ArenaWord
 	reads []wire.ArenaRead
+	along wire.ExtentRead
 	total int
 	timer *time.Timer
 	armed bool // timer was set
@@ -219,12 +220,12 @@ func (w *wait) answer() {
 	if !c.write.TryLock() { // something is being written
 		w.beside(func() {
 			c.write.Lock()
-			c.gather(&c.write.out, w.h, w.total, w.reads)
+			w.gather(&c.write.out)
 			w.finish()
 		})
 		return
 	}
-	c.gather(&c.write.out, w.h, w.total, w.reads)
+	w.gather(&c.write.out)
 	if !c.write.out.Begin(c.write.write) {
 		w.beside(w.finish)
 		return
@@ -232,6 +233,23 @@ func (w *wait) answer() {
 	c.write.Unlock()
 	c.s.counters.writes.Add(1)
 	c.ended(w)
+}
+
+// gather gathers the answer: bytes of the arena as they are now.
+func (w *wait) gather(out *wire.Replies) {
+	w.c.gather(out, w.h, w.total, w.reads)
+	if w.along.N > 0 {
+		w.c.memory.along(out, &w.along)
+	}
+}
+
+// along adds bytes of an extent to an answer, zeros if it is not there.
+func (m *memory) along(out *wire.Replies, e *wire.ExtentRead) {
+	if slot, ok := m.arena.Slot(e.ShardHash, e.Extent); ok {
+		out.Bytes(m.arena.Bytes()[slot+uint64(e.From):][:e.N])
+	} else {
+		out.Zeros(int(e.N))
+	}
 }
 
 // beside runs f in a goroutine, or here when the node stops.
@@ -261,13 +279,16 @@ func (c *conn) awaitArena(h wire.Header, p []byte) error {
 	if err := c.memory.inArena(req.Reads); err != nil {
 		return err
 	}
+	if e := &req.Along; uint64(e.From)+uint64(e.N) > layout.ExtentSize {
+		return &wire.Error{Status: wire.StatusBadRequest, Message: fmt.Sprintf("read of %d B at %d of an extent of %d B", e.N, e.From, layout.ExtentSize)}
+	}
 	ws := c.memory.waits
 	index := (req.Words.At(0).Off - ws.first) / layout.PageSize
 	if req.Words.At(0).Off < ws.first || index >= uint64(len(ws.pages)) {
 		return &wire.Error{Status: wire.StatusBadRequest, Message: fmt.Sprintf("wait for the word at %d, which is in no length page", req.Words.At(0).Off)}
 	}
 	w := ws.get()
-	w.words, w.reads, w.total = req.Words.AppendTo(w.words[:0]), req.Reads.AppendTo(w.reads[:0]), req.Reads.Total()
+	w.words, w.reads, w.along, w.total = req.Words.AppendTo(w.words[:0]), req.Reads.AppendTo(w.reads[:0]), req.Along, req.Total()
 	w.c, w.h, w.page = c, h, &ws.pages[index]
 	waits := req.Wait > 0 && !ws.news(w.words)
 	if waits {
@@ -276,7 +297,7 @@ func (c *conn) awaitArena(h wire.Header, p []byte) error {
 		}
 	}
 	if err == nil {
-		c.gather(&c.out, h, w.total, w.reads)
+		w.gather(&c.out)
 	}
 	ws.put(w)
 	return err

@@ -19,6 +19,7 @@ type benchScaleCmd struct {
 	Store    time.Duration `help:"How long a question to the durable store takes." default:"10ms" placeholder:"TIME"`
 	For      time.Duration `help:"Count for so much virtual time." default:"4s" placeholder:"TIME"`
 	JSON     bool          `name:"json" help:"One JSON object on standard output instead of the tables."`
+	PNG      string        `name:"png" help:"Write a picture of what was moved, asked and delivered to this file." placeholder:"FILE" type:"path"`
 	Check    bool          `help:"End with exit code 1 unless all claims hold that are printed with the result."`
 }
 
@@ -49,5 +50,10 @@ func (c *benchScaleCmd) Run(p *process) error {
 		return err
 	}
 	res.Command = commandLine()
+	if c.PNG != "" {
+		if err := writeFile(c.PNG, res.WritePNG); err != nil {
+			return err
+		}
+	}
 	return errors.Join(show(p, c.JSON, res), checkClaims(c.Check, res.Claims))
 }

@@ -30,6 +30,7 @@ type Batch struct {
 	reads []wire.ArenaRead
 	spans []span
 	words []wire.ArenaWord // conditions
+	along wire.ExtentRead  // lands behind reads
 	calls []*wire.Call
 	dst   [][]byte
 	head  []byte
@@ -42,18 +43,23 @@ type span struct{ at, n int }
 // the batch has no room left for bytes or reads, when n <= 0, when n exceeds 1 MiB, when the range passes the arena's end, or when
 // the batch is already posted.
 func (b *Batch) Add(off uint64, n int) []byte {
-	if b.state != planning || n <= 0 || n > wire.MaxRead || len(b.reads) >= b.t.o.MaxReads {
+	if b.along.N > 0 || off > b.t.arena || uint64(max(n, 0)) > b.t.arena-off {
 		return nil
 	}
-	if off > b.t.arena || uint64(n) > b.t.arena-off {
-		return nil
+	p := b.land(n)
+	if p != nil {
+		b.reads = append(b.reads, wire.ArenaRead{Off: off, N: uint32(n)})
 	}
+	return p
+}
+
+// land makes room for n bytes, if there is.
+func (b *Batch) land(n int) []byte {
 	at := (b.used + 7) &^ 7
-	if at > b.room || n > b.room-at {
+	if b.state != planning || n <= 0 || n > wire.MaxRead || len(b.spans) >= b.t.o.MaxReads || at > b.room || n > b.room-at {
 		return nil
 	}
 	b.used = at + n
-	b.reads = append(b.reads, wire.ArenaRead{Off: off, N: uint32(n)})
 	b.spans = append(b.spans, span{at: at, n: n})
 	return b.mem[at : at+n : at+n]
 }
@@ -61,7 +67,7 @@ func (b *Batch) Add(off uint64, n int) []byte {
 // Post sends the planned reads and does not wait for them, except for room among the requests of the connection, and that until
 // the deadline at most. After an error nothing is in flight: Reset or Release.
 func (b *Batch) Post(deadline time.Time) error {
-	if b.state != planning || len(b.reads) == 0 {
+	if b.state != planning || len(b.reads) == 0 || b.along.N > 0 {
 		return fmt.Errorf("post of %d reads: %w", len(b.reads), ErrState)
 	}
 	if err := b.t.Err(); err != nil {
@@ -82,8 +88,8 @@ func (b *Batch) Post(deadline time.Time) error {
 
 // makeRoom empties dst, with exact room, because the Calls keep parts of it.
 func (b *Batch) makeRoom() {
-	if cap(b.dst) < len(b.reads) {
-		b.dst = make([][]byte, 0, max(len(b.reads), wire.MaxReads))
+	if cap(b.dst) < len(b.spans) {
+		b.dst = make([][]byte, 0, max(len(b.spans), wire.MaxReads))
 	}
 	b.dst = b.dst[:0]
 }
@@ -91,12 +97,12 @@ func (b *Batch) makeRoom() {
 // requestEnd is the end of the longest run of reads from `from` on that fits a request.
 func (b *Batch) requestEnd(from int) int {
 	total := 0
-	for i := from; i < len(b.reads); i++ {
+	for i := from; i < len(b.spans); i++ {
 		if total += b.spans[i].n; total > wire.MaxRead || i-from == wire.MaxReads {
 			return i
 		}
 	}
-	return len(b.reads)
+	return len(b.spans)
 }
 
 // send starts one request for reads [from, to).
@@ -123,7 +129,7 @@ func (b *Batch) start(deadline time.Time, op wire.Op, from, to int) error {
 	var call *wire.Call
 	var err error
 	dst := b.dst[first:len(b.dst):len(b.dst)]
-	if to < len(b.reads) {
+	if to < len(b.spans) {
 		call, err = b.t.c.Queue(deadline, op, b.head, nil, dst)
 	} else {
 		call, err = b.t.c.Start(deadline, op, b.head, nil, dst)
@@ -182,7 +188,7 @@ func (b *Batch) abandon() {
 // Reset forgets the planned reads and keeps the memory. What is in flight is given up first.
 func (b *Batch) Reset() {
 	b.abandon()
-	b.reads, b.spans, b.words, b.used, b.state = b.reads[:0], b.spans[:0], b.words[:0], 0, planning
+	b.reads, b.spans, b.words, b.along, b.used, b.state = b.reads[:0], b.spans[:0], b.words[:0], wire.ExtentRead{}, 0, planning
 }
 
 // Release gives the batch back to its Conn, giving up what is in flight: its memory serves another batch only when no read can reach it

@@ -32,6 +32,7 @@ type AwaitArena struct {
 	Wait  time.Duration // whole milliseconds, rounded up; at most MaxAwait. 0: now
 	Words []ArenaWord   // 1 to MaxAwaitWords, in one aligned block of 4,096 B
 	Reads []ArenaRead   // as of ReadArena
+	Along ExtentRead    // answered behind Reads
 }
 
 // AppendTo appends a's payload to dst.
@@ -50,6 +51,13 @@ func (a *AwaitArena) AppendTo(dst []byte) ([]byte, error) {
 	if err := checkReads(a.Reads); err != nil {
 		return dst, err
 	}
+	total := 0
+	for _, r := range a.Reads {
+		total += int(r.N)
+	}
+	if err := a.Along.check(total); err != nil {
+		return dst, err
+	}
 	dst = binary.LittleEndian.AppendUint32(dst, uint32((a.Wait+time.Millisecond-1)/time.Millisecond))
 	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(a.Words)))
 	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(a.Reads)))
@@ -57,7 +65,7 @@ func (a *AwaitArena) AppendTo(dst []byte) ([]byte, error) {
 		dst = binary.LittleEndian.AppendUint64(dst, w.Off)
 		dst = binary.LittleEndian.AppendUint64(dst, w.Value)
 	}
-	return appendReads(dst, a.Reads), nil
+	return a.Along.appendTo(appendReads(dst, a.Reads)), nil
 }
 
 // check holds w's own limits, and that it is in the block of the first word.
@@ -73,7 +81,11 @@ type ArenaAwait struct {
 	Wait  time.Duration
 	Words ArenaWords
 	Reads ArenaReads
+	Along ExtentRead
 }
+
+// Total is the length of the reply's payload.
+func (a *ArenaAwait) Total() int { return a.Reads.Total() + int(a.Along.N) }
 
 // ParseAwaitArena checks an AwaitArena request. The limits that need the arena's size are the server's to check.
 func ParseAwaitArena(p []byte) (ArenaAwait, error) {
@@ -98,8 +110,15 @@ func ParseAwaitArena(p []byte) (ArenaAwait, error) {
 			return ArenaAwait{}, err
 		}
 	}
+	p = p[words*awaitEntry:]
+	list := reads * readArenaEntry
+	if err := atLeast(p, "read list", list, ErrBadRequest); err != nil {
+		return ArenaAwait{}, err
+	}
 	var err error
-	a.Reads, err = parseReads(p[words*awaitEntry:], reads)
+	if a.Reads, err = parseReads(p[:list], reads); err == nil {
+		a.Along, err = takeExtentRead(p[list:], a.Reads.Total())
+	}
 	return a, err
 }
 

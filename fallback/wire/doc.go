@@ -66,16 +66,19 @@
 //	               release) | 21 str owner (<= 64) | str shard
 //	13 Fill        0 incarnation u64 | 8 extent u64 | 16 str      0 end u64
 //	               shard
-//	14 AwaitArena  0 wait ms u32 (<= 60,000) | 4 words u16        as of ReadArena
-//	               (1..128) | 6 reads u16 (1..256) | 8 words x
+//	14 AwaitArena  0 wait ms u32 (<= 60,000) | 4 words u16        as of ReadArena, and the
+//	               (1..128) | 6 reads u16 (1..256) | 8 words x    extent's bytes
 //	               { offset u64, value u64 } | reads x { offset
-//	               u64, n u32 >= 1 }, sum of n <= 1 MiB
+//	               u64, n u32 >= 1 }, sum of n <= 1 MiB |
+//	               nothing, or shard hash [16], extent u64,
+//	               from u32, n u32 >= 1
 //	15 Name        0 incarnation u64 | 8 str shard                empty
 //
 // A shard is its canonical name "stream/NNNN", 1..139 bytes; its syntax is chunkstore/layout's business. Shard flags: bit 0
 // sealed. Features: bit 0 a durable store is served, bit 1 RDMA is served,
 // bit 2 Fill is answered, bit 3 AwaitArena is, bit 4 a Name is wanted: it says which shard a hash stands for, on its connection, in
-// the Puts that were sent behind it, so that a node that does not let everybody write everything can tell what is put.
+// the Puts that were sent behind it, so that a node that does not let everybody write everything can tell what is put, bit 5 an
+// AwaitArena may read of an extent.
 //
 // # Waiting
 //
@@ -84,7 +87,9 @@
 // offsets of words are multiples of 8, and all lie in one aligned block of 4,096 bytes, which must be a slot for length pages
 // (chunkstore/layout). Words are compared when something was published in their page, or the page was evicted, not at every store: what else
 // changes them is seen later, and after wait at the latest. A node bounds the waits of a connection and of all, and refuses those above with
-// StatusBusy: then ask by ReadArena now and then, as of nodes without the feature.
+// StatusBusy: then ask by ReadArena now and then, as of nodes without the feature. Who cannot know yet where the next bytes will be, because
+// the extent that they begin has no place before they come, names that extent: the reply has n bytes of it, wherever it is by then, or
+// zeros if the node lacks it. It is no proof of anything either.
 //
 // # Leases
 //

@@ -189,6 +189,15 @@ var goldens = []struct {
 		0020000000000000 0700000000000000
 		2020000000000000 0000000000010000
 		0020000000000000 40000000                             # 64 B at 8,192`},
+	{"await request of an extent", func() []byte {
+		a := AwaitArena{Words: []ArenaWord{{0x2000, 7}}, Reads: []ArenaRead{{0x2000, 64}}, Along: ExtentRead{ShardHash: [16]byte{15: 0xee}, Extent: 0x0102, From: 0x30, N: 0x40}}
+		return frame(Header{Op: OpAwaitArena, ID: 14}, must(a.AppendTo(nil)))
+	}, `
+		44000000 | 0e | 00 | 0000 | 0e00000000000000 | 00000000 | 27bc5a0b
+		00000000 | 0100 | 0100
+		0020000000000000 0700000000000000
+		0020000000000000 40000000
+		000000000000000000000000000000ee | 0201000000000000 | 30000000 | 40000000 # shard, extent, from, n`},
 	{"await reply", func() []byte { return append(AppendReply(nil, Header{Op: OpAwaitArena, ID: 14}, 2), 1, 2) }, `
 		02000000 | 0e | 00 | 0000 | 0e00000000000000 | 00000000 | 54781155
 		0102`},

@@ -15,8 +15,9 @@ const (
 	FeatureDurable Features = 1 << 0
 	FeatureRDMA    Features = 1 << 1
 	FeatureFill    Features = 1 << 2 // it answers Fill
-	FeatureNames   Features = 1 << 4 // it wants a Name before the first Put of a shard on a connection
 	FeatureAwait   Features = 1 << 3 // it answers AwaitArena
+	FeatureNames   Features = 1 << 4 // it wants a Name before the first Put of a shard on a connection
+	FeatureExtents Features = 1 << 5 // it answers an AwaitArena with an ExtentRead
 )
 
 const (

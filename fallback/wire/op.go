@@ -77,7 +77,7 @@ func (o Op) maxRequest() int {
 	case OpName:
 		return nameFixed + 1 + MaxShard
 	case OpAwaitArena:
-		return awaitFixed + MaxAwaitWords*awaitEntry + MaxReads*readArenaEntry
+		return awaitFixed + MaxAwaitWords*awaitEntry + MaxReads*readArenaEntry + extentReadLen
 	case OpNodeStat, OpPing:
 		return 0
 	}

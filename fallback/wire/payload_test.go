@@ -190,6 +190,12 @@ func TestEncodersRefuse(t *testing.T) {
 		},
 		"wait, no words": func() ([]byte, error) { return (&AwaitArena{Reads: []ArenaRead{{0, 1}}}).AppendTo(nil) },
 		"wait, no reads": func() ([]byte, error) { return (&AwaitArena{Words: make([]ArenaWord, 1)}).AppendTo(nil) },
+		"wait, extent wraps": func() ([]byte, error) {
+			return (&AwaitArena{Words: make([]ArenaWord, 1), Reads: []ArenaRead{{0, 1}}, Along: ExtentRead{From: 2, N: 1<<32 - 2}}).AppendTo(nil)
+		},
+		"wait, extent too long": func() ([]byte, error) {
+			return (&AwaitArena{Words: make([]ArenaWord, 1), Reads: []ArenaRead{{0, 1}}, Along: ExtentRead{N: MaxRead}}).AppendTo(nil)
+		},
 		"wait, two blocks": func() ([]byte, error) {
 			return (&AwaitArena{Words: []ArenaWord{{4096, 0}, {4088, 0}}, Reads: []ArenaRead{{0, 1}}}).AppendTo(nil)
 		},
@@ -295,7 +301,7 @@ var roundTrips = map[string]func(p []byte) ([]byte, error){
 		if err != nil {
 			return nil, err
 		}
-		a := AwaitArena{Wait: v.Wait, Words: v.Words.AppendTo(nil), Reads: v.Reads.AppendTo(nil)}
+		a := AwaitArena{Wait: v.Wait, Words: v.Words.AppendTo(nil), Reads: v.Reads.AppendTo(nil), Along: v.Along}
 		return a.AppendTo(nil)
 	},
 	"append": func(p []byte) ([]byte, error) {

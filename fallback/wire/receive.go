@@ -23,6 +23,7 @@ const (
 // on in the middle of a reply. Without a leader it may be touched under the Client's mu.
 type receiver struct {
 	c     *Client
+	tap   *tap
 	br    *bufio.Reader
 	ahead int // bytes that br takes at once, at most
 
@@ -40,7 +41,7 @@ type receiver struct {
 }
 
 func newReceiver(c *Client) *receiver {
-	r := &receiver{c: c, ahead: receiveBuffer}
+	r := &receiver{c: c, tap: newTap(c.conn), ahead: receiveBuffer}
 	r.br = bufio.NewReaderSize(sips{r}, receiveBuffer)
 	return r
 }
@@ -48,7 +49,7 @@ func newReceiver(c *Client) *receiver {
 // sips is the connection as br reads it.
 type sips struct{ r *receiver }
 
-func (s sips) Read(p []byte) (int, error) { return s.r.c.conn.Read(p[:min(len(p), s.r.ahead)]) }
+func (s sips) Read(p []byte) (int, error) { return s.r.tap.Read(p[:min(len(p), s.r.ahead)]) }
 
 // errTurnOver is why a leader stops: its time is over.
 var errTurnOver = errors.New("turn is over")
@@ -164,7 +165,7 @@ func (r *receiver) some() (n int, err error) {
 		r.into, r.rest = r.rest[0], r.rest[1:]
 	}
 	if r.br.Buffered() == 0 && len(r.into) >= r.ahead {
-		n, err = r.c.conn.Read(r.into)
+		n, err = r.tap.Read(r.into)
 	} else {
 		n, err = r.br.Read(r.into)
 	}

@@ -51,6 +51,12 @@ func (r *Replies) Copy(p []byte) {
 	r.g.size += len(p)
 }
 
+// Zeros adds n zero bytes of payload.
+func (r *Replies) Zeros(n int) {
+	r.g.buf = append(r.g.buf, make([]byte, n)...)
+	r.g.size += n
+}
+
 // Reply adds a whole good reply whose payload is copied.
 func (r *Replies) Reply(req Header, payload []byte) {
 	r.Header(req, len(payload))

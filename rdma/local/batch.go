@@ -3,6 +3,8 @@ package local
 import (
 	"fmt"
 	"time"
+
+	"github.com/rmatail/rmatail/internal/crccopy"
 )
 
 const (
@@ -35,6 +37,7 @@ type Batch struct {
 	used  int
 	state state
 	reads []read // at most MaxReads
+	sums  []uint32
 	when  when
 }
 
@@ -42,6 +45,7 @@ type Batch struct {
 type read struct {
 	off   uint64
 	at, n int
+	sums  []uint32 // of its first blocks
 }
 
 // NewBatch returns a batch with memory for size bytes, 1 to MaxBatchBytes; each
@@ -72,9 +76,28 @@ func (b *Batch) Add(off uint64, n int) []byte {
 		off > b.c.size || uint64(n) > b.c.size-off {
 		return nil
 	}
-	b.reads = append(b.reads, read{off, at, n})
+	b.reads = append(b.reads, read{off: off, at: at, n: n})
 	b.used = at + n
 	return b.mem[at : at+n : at+n]
+}
+
+// AddSums is Add that also returns where the sum of each block of the n bytes will be (see
+// package crccopy), counted from the first byte; a last part of a block has none. They live
+// as long.
+func (b *Batch) AddSums(off uint64, n int) (data []byte, sums []uint32) {
+	if data = b.Add(off, n); data == nil {
+		return nil, nil
+	}
+	if b.sums == nil {
+		b.sums = make([]uint32, MaxBatchBytes/crccopy.Block) // as many as there can be
+	}
+	used := 0
+	for i := range b.reads {
+		used += len(b.reads[i].sums)
+	}
+	sums = b.sums[used:][:n/crccopy.Block]
+	b.reads[len(b.reads)-1].sums = sums
+	return data, sums
 }
 
 // Post makes the planned reads ready for Wait, which is where they happen. Reads
@@ -114,7 +137,12 @@ func (b *Batch) copy() error {
 	}
 	for i := range b.reads {
 		r := &b.reads[i]
-		copy(b.mem[r.at:r.at+r.n], b.c.arena[r.off:])
+		to, from := b.mem[r.at:r.at+r.n], b.c.arena[r.off:]
+		for j := range r.sums {
+			r.sums[j] = crccopy.Copy(to, from)
+			to, from = to[crccopy.Block:], from[crccopy.Block:]
+		}
+		copy(to, from)
 	}
 	return b.c.Err() // what was copied while the node died is not delivered either
 }

@@ -3,6 +3,7 @@ package local
 import (
 	"bytes"
 	"errors"
+	"hash/crc32"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -11,6 +12,8 @@ import (
 	"unsafe"
 
 	"pgregory.net/rapid"
+
+	"github.com/rmatail/rmatail/internal/crccopy"
 )
 
 // pipeConn is a Conn over memory of this process. The node is the other end of a
@@ -352,5 +355,50 @@ func TestAwait(t *testing.T) {
 	}
 	if settled, err := b.Await(time.Now()); !settled || !errors.Is(err, ErrState) {
 		t.Fatalf("again: %v, %v", settled, err)
+	}
+}
+
+// TestBatchSums: sums are those of what has landed, of whole blocks, and of each read apart.
+func TestBatchSums(t *testing.T) {
+	c, _ := pipeConn(t, 100_000, Dialer{})
+	b := newBatch(t, c, 64<<10)
+	defer b.Release()
+	castagnoli := crc32.MakeTable(crc32.Castagnoli)
+	for range 2 {
+		type summed struct {
+			data []byte
+			sums []uint32
+		}
+		var all []summed
+		for _, r := range []struct {
+			off uint64
+			n   int
+		}{{0, 4096}, {4099, 100}, {77, 3*4096 + 5}, {50_000, 8192}} {
+			data, sums := b.AddSums(r.off, r.n)
+			if len(data) != r.n || len(sums) != r.n/crccopy.Block {
+				t.Fatalf("%d bytes and %d sums for %d", len(data), len(sums), r.n)
+			}
+			all = append(all, summed{data, sums})
+		}
+		if data, sums := b.AddSums(99_999, 2); data != nil || sums != nil {
+			t.Error("a read beyond the end was planned")
+		}
+		if err := b.Post(later()); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range all {
+			for i, sum := range s.sums {
+				if got, want := crccopy.Join(9, sum), crc32.Update(9, castagnoli, s.data[i*crccopy.Block:][:crccopy.Block]); got != want {
+					t.Errorf("CRC %#x of block %d of %d B, want %#x", got, i, len(s.data), want)
+				}
+			}
+		}
+		if !bytes.Equal(all[2].data, c.arena[77:][:3*4096+5]) {
+			t.Error("wrong bytes")
+		}
+		b.Reset()
 	}
 }

@@ -34,6 +34,13 @@ func (w *when) holds(arena []byte) bool {
 // (PostWhen). One of an older release does not.
 func (b *Batch) Wakes() bool { return b.c.waiter.wakes() }
 
+// Extents reports that extents are not looked up here: that costs the process that reads one
+// more copy, and no round trip.
+func (b *Batch) Extents() bool { return false }
+
+// AddExtent returns nil: see Extents.
+func (b *Batch) AddExtent([16]byte, uint64, int, int) []byte { return nil }
+
 // When adds a condition to the batch: that the 8-byte word of the arena at off has
 // another value. False when off is not a multiple of 8 or outside of the arena, when
 // there are MaxWords, or when the batch is already posted.
