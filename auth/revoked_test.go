@@ -1,9 +1,11 @@
 package auth
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -188,5 +190,26 @@ func TestRealUntil(t *testing.T) {
 	}
 	if proof, err := g.Show(here{}, secretA); err == nil && !proof.Until().IsZero() {
 		t.Errorf("a token ends at %v", proof.Until())
+	}
+}
+
+// TLS that asks nobody who he is, is warned of; with an authority or tokens it is not.
+func TestRealOpenTLSIsWarnedOf(t *testing.T) {
+	ca := testca.New(t)
+	node := ca.Node("node")
+	for s, want := range map[Settings]bool{
+		{Cert: node.Cert, Key: node.Key}:                                                    true,
+		{Cert: node.Cert, Key: node.Key, CA: ca.File}:                                       false,
+		{Cert: node.Cert, Key: node.Key, Tokens: write(t, "tokens", "alice "+secretA+"\n")}: false,
+	} {
+		var log bytes.Buffer
+		g, err := OpenGuard(s, Options{Poll: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Close()
+		if got := strings.Contains(log.String(), "whoever reaches the node may do everything"); got != want {
+			t.Errorf("%+v: warned of: %v, want %v\n%s", s, got, want, log.String())
+		}
 	}
 }
