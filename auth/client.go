@@ -26,6 +26,7 @@ type clientState struct {
 // OpenClient reads the files of a client. Of Settings it uses CA, Cert, Key, Name,
 // Token and Plain. Errors match ErrSettings or ErrMaterial.
 func OpenClient(s Settings, o Options) (*Client, error) {
+	s.Tokens, s.Access, s.Revoked = "", "", "" // a node's
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func (s Settings) Optional() Settings {
 func (c *Client) take(content [][]byte) error {
 	var s clientState
 	var err error
-	if s.roots, err = authorities(c.settings.CA, content[0]); err != nil {
+	if s.roots, _, err = authorities(c.settings.CA, content[0]); err != nil {
 		return err
 	}
 	if s.cert, err = chain(c.settings.Cert, c.settings.Key, content[1], content[2]); err != nil {

@@ -15,7 +15,11 @@
 // The kind is a part of it, so that nobody gets the rights of a certificate by the
 // name of a token. A certificate counts when it was signed by the authority that
 // the node was told of; where a peer has shown a certificate and a token, both must
-// be right, and the certificate names it.
+// be right, and the certificate names it. A certificate counts until it expires, also
+// over a connection that was there before (Proof.Until), and unless it is in the node's
+// file of revoked ones: SHA-256 fingerprints, a line each, or revocation lists (RFC 5280)
+// of its authorities. A list counts also when its next update is overdue: what it has
+// revoked stays so.
 //
 // # What
 //

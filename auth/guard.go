@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Guard is what a node knows of its clients: certificates, tokens and rules. It
@@ -26,6 +27,7 @@ type Guard struct {
 type guardState struct {
 	cert   *tls.Certificate // nil: no TLS
 	roots  *x509.CertPool   // nil: clients are not asked for certificates
+	lost   *revoked         // nil: no certificate is
 	tokens *tokens          // nil: none are taken
 	rules  *Rules           // nil: everybody who is known may do everything
 }
@@ -43,14 +45,20 @@ func OpenGuard(s Settings, o Options) (*Guard, error) {
 	if s.Cert == "" { // then no client can show a certificate
 		s.CA = ""
 	}
+	if s.CA == SystemCA && s.Access == "" {
+		return nil, fmt.Errorf("%w: every certificate that an authority of the host's has signed, for whomever, would be let in: set the file of your own authority (CA), or rules", ErrSettings)
+	}
 	g := &Guard{settings: s, options: o}
 	g.mu.changed = make(chan struct{})
 	warnOpen(o.Logger, s.Key, s.Tokens)
 	if s.Cert == "" && s.Tokens != "" && s.Plain == PlainAllowed {
 		o.Logger.Warn("tokens are taken over plain TCP: whoever sees the packets has the tokens and the data")
 	}
+	if s.Cert != "" && s.CA == "" && s.Tokens == "" {
+		o.Logger.Warn("TLS hides what clients send, and does not say who they are: whoever reaches the node may do everything; set an authority (--tls-ca) or tokens (--tokens)")
+	}
 	var err error
-	g.w, err = watch([]string{caFile(s.CA), s.Cert, s.Key, s.Tokens, s.Access}, o, g.take)
+	g.w, err = watch([]string{caFile(s.CA), s.Cert, s.Key, s.Tokens, s.Access, s.Revoked}, o, g.take)
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +68,14 @@ func OpenGuard(s Settings, o Options) (*Guard, error) {
 func (g *Guard) take(content [][]byte) error {
 	var s guardState
 	var err error
-	if s.roots, err = authorities(g.settings.CA, content[0]); err != nil {
+	var ca []*x509.Certificate
+	if s.roots, ca, err = authorities(g.settings.CA, content[0]); err != nil {
 		return err
+	}
+	if content[5] != nil {
+		if s.lost, err = parseRevoked(g.settings.Revoked, content[5], ca); err != nil {
+			return err
+		}
 	}
 	if s.cert, err = chain(g.settings.Cert, g.settings.Key, content[1], content[2]); err != nil {
 		return err
@@ -106,12 +120,29 @@ func (g *Guard) TLS() *tls.Config {
 	return cfg
 }
 
+// PageTLS returns the configuration of connections by which browsers come, which are
+// asked for no certificate; nil: the node has none of its own.
+func (g *Guard) PageTLS() *tls.Config {
+	if g.settings.Cert == "" {
+		return nil
+	}
+	cfg := base()
+	cfg.NextProtos = []string{"http/1.1"}
+	cfg.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return g.state.Load().cert, nil }
+	return cfg
+}
+
 // Proof is what a peer has shown of who it is.
 type Proof struct {
 	chain  []*x509.Certificate // its own first; nil: none
+	until  time.Time           // when the chain ends; zero: there is none
 	digest [sha256.Size]byte   // of its token
 	token  bool                // it has shown one
 }
+
+// Until is when the certificate that was shown is one no longer, or one of those that
+// it is signed by; zero: none was shown.
+func (p *Proof) Until() time.Time { return p.until }
 
 // Show returns what the peer at the other end of a connection shows: its
 // certificate, after the TLS handshake if there is one, and the token that came
@@ -119,7 +150,8 @@ type Proof struct {
 func (g *Guard) Show(conn net.Conn, token string) (Proof, error) {
 	var p Proof
 	if sealed, ok := conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
-		p.chain = sealed.ConnectionState().PeerCertificates
+		state := sealed.ConnectionState()
+		p.chain, p.until = state.PeerCertificates, validUntil(state.VerifiedChains)
 	}
 	if token != "" {
 		if g.settings.Plain == PlainLocal && !private(conn) {
@@ -172,11 +204,33 @@ func (s *guardState) verify(chain []*x509.Certificate) error {
 	for _, c := range chain[1:] {
 		between.AddCert(c)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: s.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	chains, err := chain[0].Verify(x509.VerifyOptions{Roots: s.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
 		return fmt.Errorf("%w: its certificate: %w", ErrUnknown, err)
 	}
-	return nil
+	var lost *x509.Certificate
+	for _, c := range chains {
+		if lost = s.lost.one(c); lost == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: its certificate is revoked: serial %x of %s", ErrUnknown, lost.SerialNumber, lost.Issuer)
+}
+
+// validUntil is when the last of several chains ends; zero: there are none.
+func validUntil(chains [][]*x509.Certificate) (last time.Time) {
+	for _, chain := range chains {
+		first := chain[0].NotAfter
+		for _, c := range chain {
+			if c.NotAfter.Before(first) {
+				first = c.NotAfter
+			}
+		}
+		if first.After(last) {
+			last = first
+		}
+	}
+	return last
 }
 
 func (s *guardState) token(digest [sha256.Size]byte) (Identity, error) {

@@ -271,6 +271,12 @@ func TestSettings(t *testing.T) {
 	if _, err := OpenClient(Settings{Token: filepath.Join(t.TempDir(), "none")}, Options{}); !errors.Is(err, ErrMaterial) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
+	own := write(t, "token", secretA)
+	if c, err := OpenClient(Settings{Token: own, Access: "/a", Revoked: "/r"}, Options{}); err != nil {
+		t.Errorf("a client that shares its settings with nodes: %v", err)
+	} else {
+		c.Close()
+	}
 	none := filepath.Join(t.TempDir(), "none")
 	if s := (Settings{CA: "c", Cert: none, Key: none, Token: "t"}).Optional(); s.Cert != "" || s.Key != "" {
 		t.Errorf("a host without the files of the site's certificate: %+v", s)

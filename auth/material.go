@@ -18,23 +18,31 @@ func chain(certPath, keyPath string, cert, key []byte) (*tls.Certificate, error)
 	return &c, nil
 }
 
-// authorities reads the certificates of a CA file. Nil without one.
-func authorities(path string, content []byte) (*x509.CertPool, error) {
+// authorities reads the certificates of a CA file. Nil without one; those of the host
+// are a pool alone.
+func authorities(path string, content []byte) (*x509.CertPool, []*x509.Certificate, error) {
 	switch {
 	case path == "":
-		return nil, nil
+		return nil, nil, nil
 	case path == SystemCA:
 		pool, err := x509.SystemCertPool()
 		if err != nil {
-			return nil, fmt.Errorf("%w: the host's authorities: %w", ErrMaterial, err)
+			return nil, nil, fmt.Errorf("%w: the host's authorities: %w", ErrMaterial, err)
 		}
-		return pool, nil
+		return pool, nil, nil
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(content) {
-		return nil, fmt.Errorf("%w: %s: no certificate in PEM", ErrMaterial, path)
+	blocks, err := blocksOf(path, "CERTIFICATE", content)
+	if err != nil {
+		return nil, nil, err
 	}
-	return pool, nil
+	pool, list := x509.NewCertPool(), make([]*x509.Certificate, len(blocks))
+	for i, der := range blocks {
+		if list[i], err = x509.ParseCertificate(der); err != nil {
+			return nil, nil, fmt.Errorf("%w: %s: certificate %d: %w", ErrMaterial, path, i+1, err)
+		}
+		pool.AddCert(list[i])
+	}
+	return pool, list, nil
 }
 
 // caFile is the file to read for a CA, if it is one.

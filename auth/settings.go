@@ -25,6 +25,9 @@ type Settings struct {
 	CA string
 	// Cert and Key are this process's own certificate chain and key (PEM).
 	Cert, Key string
+	// Revoked is a node's file of certificates that it does not take although they are
+	// signed: fingerprints or revocation lists, see the package comment.
+	Revoked string
 	// Name is what a node's certificate must be for. Empty: the host that is dialled.
 	Name string
 	// Token is the file of the token that this process shows, as a client.
@@ -50,6 +53,8 @@ func (s Settings) Validate() error {
 	switch {
 	case (s.Cert == "") != (s.Key == ""):
 		return fmt.Errorf("%w: a certificate and its key go together: certificate %q, key %q", ErrSettings, s.Cert, s.Key)
+	case s.Revoked != "" && (s.CA == "" || s.Cert == ""):
+		return fmt.Errorf("%w: revoked certificates, and none are asked for: set certificate, key and authority (CA)", ErrSettings)
 	case s.Name != "" && s.CA == "":
 		return fmt.Errorf("%w: name %q of the nodes' certificates, and no authority (CA) to verify them by", ErrSettings, s.Name)
 	case s.Cert != "" && s.CA == "" && s.Tokens == "" && s.Access != "":

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -60,6 +61,9 @@ func (w *watched) run() {
 
 // follow looks at the files and logs what is wrong when that is news.
 func (w *watched) follow() {
+	if !w.settled() {
+		return
+	}
 	err := w.look()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,24 +77,61 @@ func (w *watched) follow() {
 	}
 }
 
-// look takes the files if they have changed.
-func (w *watched) look() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// settled says whether nobody is just writing the files: those that have changed have
+// the same content for settle. The first half of a list is a list, too, and whom it
+// lacks would be cut off.
+func (w *watched) settled() bool {
+	content, err := w.read()
+	if err != nil || w.same(content) {
+		return true // look says so
+	}
+	t := time.NewTimer(min(w.every, settle))
+	defer t.Stop()
+	select {
+	case <-w.stop:
+		return false
+	case <-t.C:
+	}
+	again, err := w.read()
+	return err != nil || equal(content, again)
+}
+
+// settle is for how long files that have changed must not change again.
+const settle = 200 * time.Millisecond
+
+// read reads all files.
+func (w *watched) read() ([][]byte, error) {
 	content := make([][]byte, len(w.paths))
-	same := w.mu.content != nil
 	for i, path := range w.paths {
 		if path == "" {
 			continue
 		}
-		b, err := readFile(path)
-		if err != nil {
-			return err
+		var err error
+		if content[i], err = readFile(path); err != nil {
+			return nil, err
 		}
-		content[i] = b
-		same = same && bytes.Equal(b, w.mu.content[i])
 	}
-	if same {
+	return content, nil
+}
+
+// same says whether that is what was taken last.
+func (w *watched) same(content [][]byte) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return equal(content, w.mu.content)
+}
+
+func equal(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal) }
+
+// look takes the files if they have changed.
+func (w *watched) look() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	content, err := w.read()
+	if err != nil {
+		return err
+	}
+	if equal(content, w.mu.content) {
 		return nil
 	}
 	if err := w.take(content); err != nil {

@@ -37,7 +37,7 @@ func New(t testing.TB) *CA {
 	ca := &CA{t: t, dir: t.TempDir()}
 	ca.key = newKey(t)
 	template := &x509.Certificate{Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign}
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
 	der := ca.sign(template, &ca.key.PublicKey, template)
 	var err error
 	if ca.cert, err = x509.ParseCertificate(der); err != nil {
@@ -56,6 +56,40 @@ func (ca *CA) Node(name string) Pair {
 // Client issues a certificate with a common name.
 func (ca *CA) Client(name string) Pair {
 	return ca.issue(name, &x509.Certificate{Subject: pkix.Name{CommonName: name}})
+}
+
+// Until issues a certificate with a common name that ends at a time.
+func (ca *CA) Until(name string, end time.Time) Pair {
+	return ca.issue(name, &x509.Certificate{Subject: pkix.Name{CommonName: name}, NotAfter: end})
+}
+
+// Revoke makes a revocation list of certificates, as a file in PEM.
+func (ca *CA) Revoke(certs ...*x509.Certificate) string {
+	ca.t.Helper()
+	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: time.Now().Add(-time.Minute)}
+	for _, c := range certs {
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: time.Now()})
+	}
+	der, err := x509.CreateRevocationList(rand.Reader, list, ca.cert, ca.key)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	return ca.write("revoked.pem", "X509 CRL", der)
+}
+
+// Read returns the certificate of a pair.
+func (p Pair) Read(t testing.TB) *x509.Certificate {
+	t.Helper()
+	b, err := os.ReadFile(p.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(b)
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // URI issues a certificate with a URI, and the common name "x".
@@ -86,7 +120,10 @@ func (ca *CA) sign(template *x509.Certificate, key *ecdsa.PublicKey, parent *x50
 	if err != nil {
 		ca.t.Fatal(err)
 	}
-	template.SerialNumber, template.NotBefore, template.NotAfter = serial, time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	template.SerialNumber, template.NotBefore = serial, time.Now().Add(-time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(24 * time.Hour)
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key, ca.key)
 	if err != nil {
 		ca.t.Fatal(err)

@@ -41,7 +41,7 @@ func serveAccess(t testing.TB, tenants []auth.Tenant, grants map[string]auth.Gra
 	a := &access{t: t, tokens: secretFile(t, "tokens", "nobody-yet "+tokenOf("none")), file: secretFile(t, "access", "0")}
 	a.write(grants)
 	a.rules = rulesOf(t, tenants, grants)
-	a.guard = openGuard(t, auth.Settings{Tokens: a.tokens, Access: a.file}, auth.Options{
+	a.guard = openGuard(t, auth.Settings{Tokens: a.tokens, Access: a.file, Plain: auth.PlainAllowed}, auth.Options{
 		Rules: func(string, []byte) (*auth.Rules, error) { return a.rules, nil },
 	})
 	a.Server = serve(t, func(c *Config) {
@@ -58,7 +58,7 @@ func rulesOf(t testing.TB, tenants []auth.Tenant, grants map[string]auth.Grant) 
 	var list []auth.Rule
 	for name, g := range grants {
 		id := auth.Identity(name)
-		if !strings.Contains(name, ":") {
+		if !strings.Contains(name, ":") && id != auth.Anonymous {
 			id = auth.OfToken(name)
 		}
 		list = append(list, auth.Rule{Identity: id, Grant: g})
@@ -108,7 +108,7 @@ func (a *access) as(name string) *wire.Client {
 }
 
 func (a *access) try(name string) (*wire.Client, error) {
-	return dialAs(a.t, a.Server, credentials(a.t, auth.Settings{Token: secretFile(a.t, "token", tokenOf(name))}))
+	return dialAs(a.t, a.Server, credentials(a.t, auth.Settings{Token: secretFile(a.t, "token", tokenOf(name)), Plain: auth.PlainAllowed}))
 }
 
 func shardOf(stream string) layout.Shard { return layout.Shard{Stream: stream, Number: 1} }
@@ -351,6 +351,63 @@ func TestRealTenantsOverRDMA(t *testing.T) {
 	before := a.memories.now.Load().of["b"]
 	a.change(theTenants, grants)
 	eventually(t, "the memory of who was shut out is exported anew", func() bool { return a.memories.now.Load().of["b"] != before })
+}
+
+// Memory that cannot be had when rights are taken away is had later, without anybody's
+// doing: the tenant's consumers come back, and so do those of nobody's streams, over TCP
+// meanwhile.
+func TestRealMemoryIsTriedAgain(t *testing.T) {
+	a := &access{t: t, tokens: secretFile(t, "tokens", ""), file: secretFile(t, "access", "0")}
+	grants := theGrants()
+	grants["anna"], grants["chris"] = grants["alice"], grants["carol"]
+	a.write(grants)
+	a.rules = rulesOf(t, theTenants, grants)
+	cfg := testConfig(t)
+	cfg.RDMAMode, cfg.Arena.Epoch = RDMARequire, 7
+	cfg.Guard = openGuard(t, auth.Settings{Tokens: a.tokens, Access: a.file}, auth.Options{Rules: func(string, []byte) (*auth.Rules, error) { return a.rules, nil }})
+	a.guard = cfg.Guard
+	var full, refused atomic.Int64
+	a.Server = serveParts(t, cfg, parts{export: func(rdma.Config, []byte) (export, error) {
+		if full.Load() != 0 {
+			refused.Add(1)
+			return nil, rdma.ErrMemlock
+		}
+		return fakeExport{connect: func([]byte) ([]byte, io.Closer, error) { return []byte("answer"), counted{&refused}, nil }}, nil
+	}})
+	if e := a.as("carol").Hello().Epoch; e != 7 {
+		t.Fatalf("epoch %d", e)
+	}
+	a.as("alice")
+	full.Store(1)
+	delete(grants, "alice")
+	delete(grants, "carol")
+	a.change(theTenants, grants)
+	eventually(t, "memory for both is refused", func() bool { return refused.Load() >= 2 })
+	var meanwhile *wire.Client
+	eventually(t, "memory of nobody's streams is read over TCP", func() bool {
+		c, err := a.try("chris")
+		meanwhile = c
+		return err == nil && c.Hello().Features&wire.FeatureRDMA == 0
+	})
+	if _, err := a.try("anna"); !errors.Is(err, wire.ErrBusy) {
+		t.Errorf("anna, without memory: %v", err)
+	}
+	full.Store(0)
+	var anna, chris *wire.Client
+	eventually(t, "both have memory again", func() bool {
+		var one, two error
+		anna, one = a.try("anna")
+		chris, two = a.try("chris")
+		return one == nil && two == nil && chris.Hello().Features&anna.Hello().Features&wire.FeatureRDMA != 0
+	})
+	if e := chris.Hello().Epoch; e == 7 || e == anna.Hello().Epoch {
+		t.Errorf("the new memory has epoch %x, as that before or another", e)
+	}
+	select {
+	case <-meanwhile.Lost():
+	case <-time.After(patience):
+		t.Error("who read the old memory goes on")
+	}
 }
 
 // A stream that becomes another tenant's leaves the memory that it was in.

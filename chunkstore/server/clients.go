@@ -3,17 +3,22 @@ package server
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/rmatail/rmatail/auth"
 	"github.com/rmatail/rmatail/fallback/wire"
 )
 
 // tally is what all connections of one client share of the node. Clients are told
 // apart by identity, or where nobody is asked for one, by address.
 type tally struct {
-	name string
-	mu   struct {
+	name    string
+	durable *budget      // bytes of durable reads that are not with the client yet
+	waits   atomic.Int64 // AwaitArena requests that are not answered
+	mu      struct {
 		sync.Mutex
 		connections, pairs, bytes int
 		// Requests are paced: at is when the next one is due, at the rate's pace.
@@ -21,7 +26,8 @@ type tally struct {
 	}
 }
 
-// clients are those that have connections.
+// clients are those that have connections, or had one a moment ago and are ahead of
+// their rate.
 type clients struct {
 	mu struct {
 		sync.Mutex
@@ -30,7 +36,7 @@ type clients struct {
 }
 
 // enter counts a connection of a client in. The error is that it has too many.
-func (cs *clients) enter(name string, limit int) (*tally, error) {
+func (cs *clients) enter(name string, l *Limits) (*tally, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	c := cs.mu.byName[name]
@@ -38,27 +44,54 @@ func (cs *clients) enter(name string, limit int) (*tally, error) {
 		if cs.mu.byName == nil {
 			cs.mu.byName = map[string]*tally{}
 		}
-		c = &tally{name: name}
+		c = &tally{name: name, durable: newBudget(l.ClientDurableBytes)}
 		cs.mu.byName[name] = c
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.connections >= limit {
-		return nil, &wire.Error{Status: wire.StatusBusy, Message: fmt.Sprintf("%d connections of %s are open already; share them, or raise the node's limit", limit, name)}
+	if c.mu.connections >= l.ClientConnections {
+		return nil, &wire.Error{Status: wire.StatusBusy, Message: fmt.Sprintf("%d connections of %s are open already; share them, or raise the node's limit", l.ClientConnections, name)}
 	}
 	c.mu.connections++
 	return c, nil
 }
 
-// leave undoes enter.
+// leave undoes enter. Who is ahead of its rate is remembered, so that coming back does
+// not make it forgotten.
 func (cs *clients) leave(c *tally) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.connections--; c.mu.connections == 0 {
+	c.mu.connections--
+	cs.drop(c, time.Now())
+}
+
+// sweep forgets who has no connection and is not ahead of its rate any more.
+func (cs *clients) sweep(now time.Time) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, c := range cs.mu.byName {
+		c.mu.Lock()
+		cs.drop(c, now)
+		c.mu.Unlock()
+	}
+}
+
+// drop forgets a client, if there is nothing to remember. Both locks are held.
+func (cs *clients) drop(c *tally, now time.Time) {
+	if c.mu.connections == 0 && !c.mu.at.After(now.Add(-paceBurst)) {
 		delete(cs.mu.byName, c.name)
 	}
+}
+
+// addWait counts a request in that waits for news.
+func (c *tally) addWait(limit int) bool {
+	if c.waits.Add(1) > int64(limit) {
+		c.waits.Add(-1)
+		return false
+	}
+	return true
 }
 
 // take counts bytes in that wait for a disk; a client that has none waiting may take
@@ -129,6 +162,8 @@ func (c *conn) pace() error {
 	defer t.Stop()
 	select {
 	case <-t.C:
+	case <-c.life.Done(): // it was cut off
+		return net.ErrClosed
 	case <-c.s.serving.Done(): // the node ends: its own deadline follows
 	}
 	return nil
@@ -136,10 +171,13 @@ func (c *conn) pace() error {
 
 // name is by what a client is told from others.
 func (c *conn) clientName() string {
-	if c.s.cfg.Guard != nil {
-		return string(c.id)
+	switch {
+	case c.s.cfg.Guard == nil:
+		return hostOf(c.nc)
+	case c.id == auth.Anonymous: // not one, but whoever: they do not use up each other's share
+		return string(c.id) + " " + hostOf(c.nc)
 	}
-	return hostOf(c.nc)
+	return string(c.id)
 }
 
 // hostOf is the address of a connection's other end, without its port.
@@ -151,7 +189,21 @@ func hostOf(nc net.Conn) string {
 	return addr
 }
 
-// strangers counts the connections whose Hello has not come, by address.
+// networkOf is hostOf, or the network of 64 bits of an IPv6 address: whoever has one
+// of its addresses has them all.
+func networkOf(nc net.Conn) string {
+	t, ok := nc.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return hostOf(nc)
+	}
+	ip := t.AddrPort().Addr().Unmap()
+	if ip.Is4() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+		return hostOf(nc)
+	}
+	return netip.PrefixFrom(ip.WithZone(""), 64).Masked().String()
+}
+
+// strangers counts the connections whose Hello has not come, by address or network.
 type strangers struct {
 	mu struct {
 		sync.Mutex

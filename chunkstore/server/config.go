@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,7 +78,9 @@ type Config struct {
 	// once for all of them. They make room as others do. 0: none.
 	ReadThrough int64
 	// HTTP is the address of the page, /metrics, /healthz, /readyz and /debug/pprof/.
-	// HTTPAuto: DefaultHTTP if it is free, else none. Empty: none.
+	// HTTPAuto: DefaultHTTP if it is free, else none. Empty: none. With https:// before it
+	// they are served by TLS, with the certificate of Guard, which must have one. With a
+	// Guard and without HTTPAdmit only a loopback address shows more than health.
 	HTTP string
 	// HTTPAdmit says which HTTP requests are answered, /healthz and /readyz apart; see
 	// TokenFile. nil: all, but profiles at a loopback address only.
@@ -112,13 +115,16 @@ type Config struct {
 type Limits struct {
 	// Connections at once; one more is closed at once. 4,096.
 	Connections int
-	// Strangers are those of one address whose Hello has not come yet; one more is
-	// closed at once. 1,024.
+	// Strangers are those of one address (of IPv6: of one network of 64 bits) whose
+	// Hello has not come yet; one more is closed at once. 1,024.
 	Strangers int
 	// ClientConnections, ClientQueuePairs and ClientBytes (of appends that wait) are
 	// those of one client together: of one identity, or where clients are not asked
 	// who they are, of one address. 2,048, 1,024 and 32 MiB.
 	ClientConnections, ClientQueuePairs, ClientBytes int
+	// ClientDurableBytes and ClientWaits are a client's part of DurableBytes and of
+	// AllWaits. Half of them, at least 1 MiB.
+	ClientDurableBytes, ClientWaits int
 	// RequestsPerSecond of one client; what comes faster waits, unread. 0: no limit.
 	RequestsPerSecond int
 	// QueuePairsTotal are those of all clients. 4,096.
@@ -180,6 +186,8 @@ func (l Limits) withDefaults() Limits {
 	l.AppendBytes = cmp.Or(l.AppendBytes, 64<<20)
 	l.DurableReads = cmp.Or(l.DurableReads, 16)
 	l.DurableBytes = cmp.Or(l.DurableBytes, 32<<20)
+	l.ClientDurableBytes = cmp.Or(l.ClientDurableBytes, max(l.DurableBytes/2, 1<<20))
+	l.ClientWaits = cmp.Or(l.ClientWaits, max(l.AllWaits/2, 1))
 	l.Appenders = cmp.Or(l.Appenders, 1024)
 	l.Writers = cmp.Or(l.Writers, 32)
 	l.AppenderIdle = cmp.Or(l.AppenderIdle, 10*time.Minute)
@@ -223,8 +231,12 @@ func (c Config) Validate() error {
 		return err
 	}
 	if c.HTTP != "" && c.HTTP != HTTPAuto {
-		if err := checkAddress("http", c.HTTP); err != nil {
+		addr, sealed := strings.CutPrefix(c.HTTP, "https://")
+		if err := checkAddress("http", addr); err != nil {
 			return err
+		}
+		if sealed && (c.Guard == nil || c.Guard.PageTLS() == nil) {
+			return fmt.Errorf("%w: http %s, and no certificate: set one (--tls-cert, --tls-key), or leave https:// out", ErrConfig, c.HTTP)
 		}
 	}
 	if err := c.Arena.Validate(); err != nil {
@@ -262,7 +274,7 @@ func (l Limits) validate() error {
 		least int
 	}{
 		{"connections", l.Connections, 1}, {"connections of strangers", l.Strangers, 1}, {"connections of a client", l.ClientConnections, 1},
-		{"queue pairs of a client", l.ClientQueuePairs, 1}, {"bytes of a client", l.ClientBytes, 1 << 20}, {"requests per second", l.RequestsPerSecond, 0},
+		{"queue pairs of a client", l.ClientQueuePairs, 1}, {"bytes of a client", l.ClientBytes, 1 << 20}, {"durable bytes of a client", l.ClientDurableBytes, 1 << 20}, {"waits of a client", l.ClientWaits, 1}, {"requests per second", l.RequestsPerSecond, 0},
 		{"queue pairs of all", l.QueuePairsTotal, 1}, {"in-flight requests", l.InFlight, 1}, {"in-flight bytes", l.InFlightBytes, 1 << 20},
 		{"append bytes", l.AppendBytes, 1 << 20}, {"durable reads", l.DurableReads, 1}, {"durable bytes", l.DurableBytes, 1 << 20},
 		{"appenders", l.Appenders, 1}, {"writers", l.Writers, 1}, {"flush bytes", l.FlushBytes, 1}, {"waits", l.Waits, 1}, {"waits of all connections", l.AllWaits, 1}, {"queue pairs", l.QueuePairs, 1},

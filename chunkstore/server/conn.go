@@ -57,6 +57,8 @@ type conn struct {
 	// known ends its being a stranger: with its Hello, or its end.
 	known  func()
 	client *tally // nil before the Hello
+	// expiry ends the connection with the client's certificate; nil: it has shown none.
+	expiry *time.Timer
 
 	// waiting are the AwaitArena requests that are not answered.
 	waiting struct {
@@ -90,6 +92,12 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c.write.spout.open(nc)
 	c.write.write = c.write.spout.write
 	return c
+}
+
+// cut ends the connection at once, from outside: nothing of it is waited for.
+func (c *conn) cut() {
+	c.nc.Close()
+	c.end()
 }
 
 // serve runs the connection to its end. It is the one place where it is closed.
@@ -135,6 +143,9 @@ func (c *conn) frames() error {
 	}
 	c.s.counters.greeted.Add(1)
 	defer c.s.counters.greeted.Add(-1)
+	if err := c.pace(); err != nil { // who comes anew for each request is paced, too
+		return err
+	}
 	for {
 		h, p, err := c.fr.Next()
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 // guard decides which HTTP requests are answered.
 type guard struct {
 	loopback bool // the listener is of this host alone
+	asked    bool // clients of the node are asked who they are
 	admit    func(*http.Request) bool
 }
 
@@ -27,6 +28,8 @@ type guard struct {
 //     origin as this node's, to the browser;
 //   - those that a browser makes on behalf of another site, but for a link that is
 //     followed to the page;
+//   - those from elsewhere, where clients are asked who they are and those of HTTP are
+//     not: page and metrics tell of all tenants' shards;
 //   - those that admit does not let in.
 func (g *guard) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,6 +38,8 @@ func (g *guard) protect(next http.Handler) http.Handler {
 			say(w, http.StatusMisdirectedRequest, fmt.Sprintf("this address answers to localhost and loopback addresses alone, not to %.100q", r.Host))
 		case otherSite(r):
 			say(w, http.StatusForbidden, "another site asks")
+		case g.hidden():
+			say(w, http.StatusForbidden, "this node asks its clients who they are, and has no token for HTTP: rmatail serve --http-token FILE, or a loopback address")
 		case g.admit != nil && !g.admit(r):
 			// Basic for browsers, which ask for a password: that is the token.
 			w.Header().Add("WWW-Authenticate", `Basic realm="rmatail: any user, the token as password", charset="UTF-8"`)
@@ -45,6 +50,9 @@ func (g *guard) protect(next http.Handler) http.Handler {
 		}
 	})
 }
+
+// hidden says whether nobody is told anything but health.
+func (g *guard) hidden() bool { return g.asked && !g.loopback && g.admit == nil }
 
 // profiles lets profiles be had by whoever is on this host, or was admitted: they
 // show memory's contents by their names, and cost processor time.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rmatail/rmatail/auth"
 )
 
 // asked is how a request for a path is answered by a handler.
@@ -52,6 +54,13 @@ func TestGuard(t *testing.T) {
 	s.cfg.HTTPAdmit = admit
 	closed := s.handler(otherAddr, s.web.page)
 	closedLocal := s.handler(loopbackAddr, s.web.page)
+	asks := serve(t, func(c *Config) {
+		c.HTTP, c.Registerer = "127.0.0.1:0", nil
+		c.Guard = openGuard(t, auth.Settings{Tokens: secretFile(t, "tokens", "x "+tokenOf("x"))}, auth.Options{})
+	})
+	guarded, guardedLocal := asks.handler(otherAddr, asks.web.page), asks.handler(loopbackAddr, asks.web.page)
+	asks.cfg.HTTPAdmit = admit
+	guardedToken := asks.handler(otherAddr, asks.web.page)
 	token := header("Authorization", "Bearer a token of more than 16 bytes")
 	const profile = "/debug/pprof/goroutine"
 	for _, c := range []struct {
@@ -95,6 +104,15 @@ func TestGuard(t *testing.T) {
 		{"from elsewhere", open, profile, host("node1:7472"), 403},
 		{"from elsewhere", open, "/debug/pprof/profile", host("node1:7472"), 403},
 		{"from elsewhere, with a token nobody asks for", open, profile, token, 403},
+		{"from elsewhere, clients are asked", guarded, "/", host("node1:7472"), 403},
+		{"from elsewhere, clients are asked", guarded, "/metrics", host("node1:7472"), 403},
+		{"from elsewhere, clients are asked", guarded, "/events", host("node1:7472"), 403},
+		{"from elsewhere, clients are asked", guarded, profile, host("node1:7472"), 403},
+		{"health, clients are asked", guarded, "/readyz", host("node1:7472"), 200},
+		{"health, clients are asked", guarded, "/healthz", host("node1:7472"), 200},
+		{"a token, clients are asked", guardedToken, "/metrics", token, 200},
+		{"no token, clients are asked", guardedToken, "/metrics", nil, 401},
+		{"local, clients are asked", guardedLocal, "/metrics", token, 200},
 		{"without a token", closed, "/", nil, 401},
 		{"without a token", closed, "/metrics", nil, 401},
 		{"without a token", closed, "/events", nil, 401},

@@ -146,7 +146,8 @@ func TestRealRequestsPerSecond(t *testing.T) {
 // bound is refused, and what waits is not forgotten.
 func TestClientBytes(t *testing.T) {
 	var cs clients
-	c, err := cs.enter("x", 2)
+	limits := &Limits{ClientConnections: 2, ClientDurableBytes: 1 << 20}
+	c, err := cs.enter("x", limits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func TestClientBytes(t *testing.T) {
 	if !c.take(4, 10) || !c.take(6, 10) || c.take(1, 10) {
 		t.Error("ten bytes are not ten bytes")
 	}
-	if _, err := cs.enter("x", 2); err != nil {
+	if _, err := cs.enter("x", limits); err != nil {
 		t.Error(err)
 	}
 	cs.leave(c)
@@ -172,7 +173,7 @@ func TestClientBytes(t *testing.T) {
 
 // The config refuses limits that let nothing through.
 func TestLimitsOfClients(t *testing.T) {
-	for _, l := range []Limits{{Strangers: -1}, {ClientConnections: -1}, {ClientQueuePairs: -1}, {ClientBytes: 100}, {QueuePairsTotal: -1}, {RequestsPerSecond: -1}} {
+	for _, l := range []Limits{{Strangers: -1}, {ClientConnections: -1}, {ClientQueuePairs: -1}, {ClientBytes: 100}, {ClientDurableBytes: 100}, {ClientWaits: -1}, {QueuePairsTotal: -1}, {RequestsPerSecond: -1}} {
 		cfg := Config{Listen: "127.0.0.1:0", Limits: l}
 		if err := cfg.Validate(); !errors.Is(err, ErrConfig) {
 			t.Errorf("%+v: %v", l, err)

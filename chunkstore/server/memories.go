@@ -31,6 +31,9 @@ type memory struct {
 	socketPath string
 	// socketReason says why there is no shared memory; empty if there is.
 	socketReason string
+	// before is the memory whose arena this is, without its ways, as no new one could be
+	// had; nil: it is its own. See takeUp.
+	before *memory
 
 	waits      *waits
 	deliverers sync.WaitGroup // goroutines of waits
@@ -111,7 +114,11 @@ func (s *Server) startMemories() error {
 		tenants = append(tenants, h.rules.Tenants()...)
 	}
 	for _, t := range tenants {
-		m, err := s.newMemory(t)
+		epoch := uint64(0)
+		if t.Name == "" {
+			epoch = s.cfg.Arena.Epoch
+		}
+		m, err := s.newMemory(t, epoch)
 		if err != nil {
 			return err
 		}
@@ -123,14 +130,13 @@ func (s *Server) startMemories() error {
 	return nil
 }
 
-// newMemory makes a tenant's memory and opens the ways to it.
-func (s *Server) newMemory(t auth.Tenant) (*memory, error) {
+// newMemory makes a tenant's memory and opens the ways to it. An epoch of 0 is a random
+// one: memory that takes another's place must not have its epoch.
+func (s *Server) newMemory(t auth.Tenant, epoch uint64) (*memory, error) {
 	cfg := s.cfg.Arena
-	if t.Name != "" {
-		cfg.Epoch = 0
-		if t.Arena != 0 {
-			cfg.Bytes = uint64(t.Arena)
-		}
+	cfg.Epoch = epoch
+	if t.Arena != 0 {
+		cfg.Bytes = uint64(t.Arena)
 	}
 	m := &memory{tenant: t.Name}
 	cfg.Published = m.published

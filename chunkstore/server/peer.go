@@ -8,6 +8,7 @@ import (
 	"net"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/rmatail/rmatail/auth"
 	"github.com/rmatail/rmatail/chunkstore/layout"
@@ -60,10 +61,13 @@ func (c *conn) identify(token string) error {
 	c.standing.Lock()
 	c.peer, c.standing.known = p, true
 	c.standing.Unlock()
+	if end := c.proof.Until(); !end.IsZero() {
+		c.expiry = time.AfterFunc(time.Until(end), c.expire)
+	}
 	if c.s.memories.now.Load().turn != held.turn {
 		return errNoMemory // the rules have changed under it: see takeUp
 	}
-	client, err := c.s.clients.enter(c.clientName(), c.s.cfg.Limits.ClientConnections)
+	client, err := c.s.clients.enter(c.clientName(), &c.s.cfg.Limits)
 	c.client = client
 	return err
 }
@@ -84,10 +88,20 @@ func (p *peer) prove(g *auth.Guard, nc net.Conn, rules *auth.Rules, token string
 	return nil
 }
 
+// expire cuts off a client whose certificate has ended, with its queue pairs and its
+// ticket. It comes back with a new one.
+func (c *conn) expire() {
+	c.s.log.Info("a certificate has expired: its connection ends", "client", c.nc.RemoteAddr().String(), "identity", string(c.id))
+	c.cut()
+}
+
 // leave ends what identify began.
 func (c *conn) leave() {
 	if c.memory == nil {
 		return
+	}
+	if c.expiry != nil {
+		c.expiry.Stop()
 	}
 	if c.ticket != "" {
 		c.s.tickets.remove(c.ticket)

@@ -5,26 +5,42 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"time"
 
 	"github.com/rmatail/rmatail/auth"
 )
 
 // followRules takes up what changes in the guard's files.
 func (s *Server) followRules() {
-	changed := s.memories.changed
+	changed, pause := s.memories.changed, memoryAgain
+	again := time.NewTimer(pause)
+	again.Stop()
+	defer again.Stop()
 	for {
 		select {
 		case <-s.serving.Done():
 			return
 		case <-changed:
+		case <-again.C:
 		}
 		var next *auth.Rules
 		next, changed = s.cfg.Guard.Rules()
 		if err := s.takeUp(next); err != nil {
-			s.log.Error("memory was closed to consumers and not opened again", "err", err, "again", "with the next change of the rules, or a restart")
+			s.log.Error("memory was closed to consumers and not opened again", "err", err, "again_in", pause)
+			again.Reset(pause)
+			pause = min(2*pause, memoryAgainMax)
+			continue
 		}
+		pause = memoryAgain
 	}
 }
+
+// memoryAgain is after what time memory that could not be had is tried again, at first:
+// the old one counts against the limit of locked memory until its last user has gone.
+const (
+	memoryAgain    = time.Second
+	memoryAgainMax = time.Minute
+)
 
 // takeUp makes rules those in force. Whose standing has changed is cut off, and
 // comes back as what it is now. The memory that it could read gets a new epoch: a
@@ -46,6 +62,11 @@ func (s *Server) takeUp(next *auth.Rules) error {
 	for _, tenant := range s.memories.now.Load().rules.UsersLost(next) {
 		renewed[tenant] = true
 	}
+	for _, t := range append([]auth.Tenant{{}}, next.Tenants()...) {
+		if m := s.memories.now.Load().of[t.Name]; m == nil || m.before != nil {
+			renewed[t.Name] = true // it could not be had before
+		}
+	}
 	for first := true; ; first = false {
 		renew := map[string]bool{}
 		if first {
@@ -65,7 +86,7 @@ func (s *Server) takeUp(next *auth.Rules) error {
 			errs = append(errs, s.renew(next, renew)...)
 		}
 		for _, c := range stale {
-			c.nc.Close()
+			c.cut()
 		}
 		cut += len(stale)
 		if !first && len(renew) == 0 {
@@ -100,7 +121,7 @@ func (s *Server) renew(rules *auth.Rules, names map[string]bool) (errs []error) 
 		if !keep {
 			continue
 		}
-		m, err := s.newMemory(t)
+		m, err := s.newMemory(t, 0)
 		if err == nil {
 			next.of[name] = m
 			s.deliver(m) // or the node ends, and nobody waits
@@ -116,7 +137,7 @@ func (s *Server) renew(rules *auth.Rules, names map[string]bool) (errs []error) 
 	for _, m := range gone {
 		s.eachConn(func(c *conn) {
 			if c.uses(m) {
-				c.nc.Close()
+				c.cut()
 			}
 		})
 		if x := next.of[m.tenant]; x != nil && x.arena == m.arena {
@@ -132,14 +153,18 @@ func (s *Server) renew(rules *auth.Rules, names map[string]bool) (errs []error) 
 // closed is a memory without its ways.
 func (m *memory) closed() *memory {
 	const why = "closed with the last change of the rules"
-	return &memory{tenant: m.tenant, arena: m.arena, cache: m.cache, waits: m.waits, rdmaReason: why, socketReason: why}
+	return &memory{tenant: m.tenant, arena: m.arena, cache: m.cache, waits: m.waits, rdmaReason: why, socketReason: why, before: m}
 }
 
 // bury unmaps a memory when nobody reads it any more.
 func (s *Server) bury(m *memory) {
-	m.users.Wait()
+	for x := m; x != nil; x = x.before {
+		x.users.Wait()
+	}
 	close(m.waits.ended)
-	m.deliverers.Wait()
+	for x := m; x != nil; x = x.before {
+		x.deliverers.Wait()
+	}
 	if err := m.arena.Close(); err != nil {
 		s.log.Warn("old memory was not closed cleanly", "tenant", m.tenant, "err", err)
 	}

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"net/netip"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/rmatail/rmatail/chunkstore/layout"
 	"github.com/rmatail/rmatail/fallback/durable"
 	"github.com/rmatail/rmatail/fallback/wire"
 	"github.com/rmatail/rmatail/rdma"
@@ -129,5 +131,89 @@ func TestRxeBadOffers(t *testing.T) {
 	}
 	if st := s.Stats(); st.QueuePairs != 0 || st.Panics != 0 {
 		t.Errorf("%d queue pairs, %d panics", st.QueuePairs, st.Panics)
+	}
+}
+
+// Where an answer to an offer says what may be read: see the format in package rdma.
+const (
+	answerBase, answerRKey, answerRKeyEnd = 64, 80, 84
+)
+
+// A consumer of tenant A reads, over RDMA, its own tenant's memory and not one byte of
+// B's: not with B's true address, length and key, which it was told, and not with keys
+// near B's, on a queue pair that the node has made for it.
+func TestRxeTenants(t *testing.T) {
+	node := rxeAddress(t)
+	a := twoTenants(t, func(c *Config) { c.Listen, c.RDMAMode = node+":0", RDMARequire })
+	cfg := rdma.DefaultConfig()
+	cfg.Device = os.Getenv("RMATAIL_RXE_DEV1")
+	clients := map[string]*wire.Client{}
+	var stolen []byte
+	// read connects a client's queue pair, by an answer that change may bend, and reads
+	// the header of what the answer says.
+	read := func(who string, change func(answer []byte)) ([]byte, error) {
+		d, err := rdma.Prepare(cfg, netip.MustParseAddr(node))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		answer, err := clients[who].Call(ctx, wire.OpRDMAConnect, d.Offer(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(answer)
+		conn, err := d.Finish(ctx, answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		b, err := conn.NewBatch(layout.HeaderSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Release()
+		dst := b.Add(0, layout.HeaderSize)
+		clear(dst)
+		if err = b.Post(time.Now().Add(patience)); err == nil {
+			err = b.Wait()
+		}
+		return bytes.Clone(dst), err
+	}
+	epoch := func(p []byte) uint64 {
+		h, err := layout.ParseHeader(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h.Epoch
+	}
+	for _, who := range []string{"alice", "bob"} {
+		c := a.as(who)
+		clients[who] = c
+		p, err := read(who, func(answer []byte) { stolen = bytes.Clone(answer[answerBase:answerRKeyEnd]) })
+		if err != nil || epoch(p) != c.Hello().Epoch {
+			t.Fatalf("%s reads its own memory: %v", who, err)
+		}
+	}
+	tries := 0
+	for guess := range 9 { // bob's key, and those that differ from it in a bit
+		tries++
+		p, err := read("alice", func(answer []byte) {
+			copy(answer[answerBase:], stolen)
+			if guess > 0 {
+				answer[answerRKey] ^= 1 << (guess - 1)
+			}
+		})
+		if err == nil || !bytes.Equal(p, make([]byte, len(p))) {
+			t.Errorf("with bob's address and key, guess %d: %v, %d bytes", guess, err, len(p))
+		}
+	}
+	// The node and its other consumers are none the worse.
+	if p, err := read("bob", func([]byte) {}); err != nil || epoch(p) != clients["bob"].Hello().Epoch {
+		t.Errorf("bob: %v", err)
+	}
+	if !t.Failed() {
+		t.Logf("report: %d reads of another tenant's memory over RDMA through a node, none answered", tries)
 	}
 }

@@ -86,7 +86,7 @@ func (s *Server) admit(nc net.Conn) {
 		nc.Close()
 		return
 	}
-	from := hostOf(nc)
+	from := networkOf(nc)
 	if !s.strangers.enter(from, s.cfg.Limits.Strangers) {
 		s.counters.connections.Add(-1)
 		s.counters.connectionsOver.Add(1)
@@ -144,6 +144,7 @@ func (s *Server) evictions() {
 			return
 		case <-t.C:
 			s.evict()
+			s.clients.sweep(time.Now())
 			if s.appenders != nil {
 				s.appenders.sweep()
 				s.forsakeDeleted()

@@ -74,6 +74,10 @@ func (c *conn) readDurable(ctx context.Context, h wire.Header, p []byte) error {
 	defer cancel(nil)
 	defer context.AfterFunc(c.life, func() { cancel(net.ErrClosed) })() // for a client that has gone, do not read
 	n := int(req.Max)
+	if err := c.client.durable.take(ctx, n); err != nil {
+		return fmt.Errorf("memory for a durable read of %d B, of %d for this client: %w", n, c.s.cfg.Limits.ClientDurableBytes, err)
+	}
+	defer c.client.durable.give(n)
 	if err := c.s.durableBytes.take(ctx, n); err != nil {
 		return fmt.Errorf("memory for a durable read of %d B, of %d: %w", n, c.s.cfg.Limits.DurableBytes, err)
 	}

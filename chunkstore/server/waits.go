@@ -312,7 +312,10 @@ func (c *conn) waitFor(w *wait, d time.Duration) (linked bool, err error) {
 	switch {
 	case c.waiting.n >= l.Waits:
 		return false, &wire.Error{Status: wire.StatusBusy, Message: fmt.Sprintf("%d requests of this connection wait for news already", c.waiting.n)}
+	case !c.client.addWait(l.ClientWaits):
+		return false, &wire.Error{Status: wire.StatusBusy, Message: fmt.Sprintf("%d requests of this client wait for news already, on all its connections", l.ClientWaits)}
 	case c.memory.waits.n.Add(1) > int64(l.AllWaits):
+		c.client.waits.Add(-1)
 		c.memory.waits.n.Add(-1)
 		return false, &wire.Error{Status: wire.StatusBusy, Message: fmt.Sprintf("%d requests of all connections wait for news already", l.AllWaits)}
 	}
@@ -320,6 +323,7 @@ func (c *conn) waitFor(w *wait, d time.Duration) (linked bool, err error) {
 	c.work.Add(1)
 	if !c.memory.waits.link(w, d) {
 		c.work.Done()
+		c.client.waits.Add(-1)
 		c.memory.waits.n.Add(-1)
 		return false, nil
 	}
@@ -344,6 +348,7 @@ func (c *conn) ended(w *wait) {
 	}
 	c.waiting.n--
 	c.waiting.Unlock()
+	c.client.waits.Add(-1)
 	c.memory.waits.n.Add(-1)
 	c.memory.waits.put(w)
 	c.work.Done()

@@ -142,7 +142,7 @@ func TestRealAwaitRace(t *testing.T) {
 // TestRealAwaitBounds: a request that is no wait for words of one length page is
 // refused, and so is what exceeds a limit, until one has ended.
 func TestRealAwaitBounds(t *testing.T) {
-	s := serve(t, func(c *Config) { c.Limits.Waits, c.Limits.AllWaits = 3, 5 })
+	s := serve(t, func(c *Config) { c.Limits.Waits, c.Limits.AllWaits, c.Limits.ClientWaits = 3, 5, 5 })
 	a, b := dial(t, s), dial(t, s)
 	newsOf(t, s, waitShard, 100)
 	at := lengthAt(t, s, waitShard)

@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,10 +27,6 @@ const (
 	// From elsewhere it is reached by `ssh -L 7472:127.0.0.1:7472 HOST`.
 	DefaultHTTP = "127.0.0.1:7472"
 )
-
-// httpConns bounds the connections to the HTTP address: they must not take the file
-// descriptors that clients need.
-const httpConns = 256
 
 // web is the HTTP side: a page for people, metrics for a scraper, health for a
 // supervisor, profiles for a developer.
@@ -49,7 +47,6 @@ func (s *Server) startHTTP() error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	l = newDoor(l, httpConns)
 	s.web = &web{listener: l, page: p, log: s.log, server: &http.Server{
 		// The longest answer is a profile of pprofMax.
 		Handler: s.handler(l.Addr(), p), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: pprofMax + 10*time.Second,
@@ -74,6 +71,7 @@ func (s *Server) listenHTTP() (net.Listener, error) {
 	case HTTPAuto:
 		addr = DefaultHTTP
 	}
+	addr, sealed := strings.CutPrefix(addr, "https://")
 	l, err := net.Listen("tcp", addr)
 	if s.cfg.HTTP == HTTPAuto && errors.Is(err, syscall.EADDRINUSE) {
 		s.log.Info("no page, metrics and health: the address is in use; give this node one of its own", "http", addr)
@@ -82,12 +80,24 @@ func (s *Server) listenHTTP() (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http: %w", err)
 	}
+	switch g := s.httpGuard(l.Addr()); {
+	case g.hidden():
+		s.log.Warn("page and metrics are shown to nobody: clients are asked who they are, and there is no token for HTTP (--http-token)", "http", l.Addr().String())
+	case !g.loopback && g.admit == nil:
+		s.log.Warn("page and metrics are shown to whoever reaches them: set a token (--http-token), or a loopback address", "http", l.Addr().String())
+	case !g.loopback && !sealed:
+		s.log.Warn("the token for HTTP travels in the clear: put https:// before the address (--http), or a proxy before it", "http", l.Addr().String())
+	}
+	l = &httpListener{Listener: l}
+	if sealed {
+		l = tls.NewListener(l, s.cfg.Guard.PageTLS())
+	}
 	return l, nil
 }
 
 // handler is everything that is served at an address.
 func (s *Server) handler(at net.Addr, p *page.Page) http.Handler {
-	g := &guard{loopback: isLoopback(at), admit: s.cfg.HTTPAdmit}
+	g := s.httpGuard(at)
 	inner := http.NewServeMux()
 	inner.Handle("/", p)
 	if m, ok := s.cfg.Registerer.(prometheus.Gatherer); ok {
@@ -101,6 +111,10 @@ func (s *Server) handler(at net.Addr, p *page.Page) http.Handler {
 	mux.HandleFunc("GET /healthz", health.alive)
 	mux.HandleFunc("GET /readyz", health.ready)
 	return mux
+}
+
+func (s *Server) httpGuard(at net.Addr) *guard {
+	return &guard{loopback: isLoopback(at), asked: s.cfg.Guard != nil, admit: s.cfg.HTTPAdmit}
 }
 
 func say(w http.ResponseWriter, status int, text string) {

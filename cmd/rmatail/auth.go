@@ -91,7 +91,7 @@ func (c *serveCmd) guard(p *process, described *file.Cluster) (*auth.Guard, erro
 		s = described.Auth
 	}
 	s = p.authFlags.over(s)
-	s.Tokens, s.Access = cmp.Or(c.Tokens, s.Tokens), cmp.Or(c.Access, s.Access)
+	s.Tokens, s.Access, s.Revoked = cmp.Or(c.Tokens, s.Tokens), cmp.Or(c.Access, s.Access), cmp.Or(c.Revoked, s.Revoked)
 	if s.CA != "" && s.Cert == "" {
 		return nil, fmt.Errorf("%w: an authority (--tls-ca), and no certificate of the node's own: set --tls-cert and --tls-key", errUsage)
 	}

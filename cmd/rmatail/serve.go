@@ -21,7 +21,7 @@ type serveCmd struct {
 
 	Listen    string `help:"TCP address for clients; port 0 picks a free one. Without --tls-cert or --tokens there is no authentication: keep it inside a trusted network. Default 127.0.0.1:7440." placeholder:"HOST:PORT"`
 	Dir       string `help:"Durable directory that this node owns: it takes appends and serves durable reads. Without it the node is a cache only." placeholder:"DIR" type:"path"`
-	HTTP      string `name:"http" help:"Address of the page, /metrics, /healthz, /readyz and /debug/pprof/; none: no HTTP. Default: 127.0.0.1:7472, of this host alone, unless it is in use." placeholder:"HOST:PORT"`
+	HTTP      string `name:"http" help:"Address of the page, /metrics, /healthz, /readyz and /debug/pprof/; https:// before it: by TLS, with --tls-cert; none: no HTTP. Default: 127.0.0.1:7472, of this host alone, unless it is in use." placeholder:"HOST:PORT"`
 	HTTPToken string `name:"http-token" help:"File with a token that HTTP requests need, health apart: Authorization: Bearer TOKEN, or a browser's password. Without it profiles are served at a loopback address only." placeholder:"FILE" type:"path"`
 	JSON      bool   `name:"json" help:"When ready, print the addresses as one JSON object on standard output."`
 
@@ -45,8 +45,9 @@ type serveCmd struct {
 	Device   string   `help:"RDMA device (default: every usable one)." placeholder:"NAME"`
 	GIDIndex int      `name:"gid-index" help:"GID index, -1 to choose." default:"-1" placeholder:"N"`
 
-	Tokens string `help:"Take clients that show a token: the file of them, a line NAME TOKEN each." placeholder:"FILE"`
-	Access string `help:"Who may do what (YAML): the file of the node's rules. Without it whoever is known may do everything." placeholder:"FILE"`
+	Tokens  string `help:"Take clients that show a token: the file of them, a line NAME TOKEN each." placeholder:"FILE"`
+	Revoked string `name:"tls-revoked" help:"Do not take certificates of this file, although they are signed: SHA-256 fingerprints, a line each, or revocation lists (PEM)." placeholder:"FILE"`
+	Access  string `help:"Who may do what (YAML): the file of the node's rules. Without it whoever is known may do everything." placeholder:"FILE"`
 
 	MaxConnections       int `help:"Connections at once." default:"4096" placeholder:"N"`
 	MaxClientConnections int `help:"Connections at once of one client: of an identity, or of an address where nobody is asked who he is." default:"2048" placeholder:"N"`

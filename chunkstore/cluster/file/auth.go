@@ -23,6 +23,7 @@ func (d *decoder) auth(to *auth.Settings) func(value) {
 					{"cert", d.absolute(&to.Cert)},
 					{"key", d.absolute(&to.Key)},
 					{"name", d.text(&to.Name)},
+					{"revoked", d.absolute(&to.Revoked)},
 				}, "ca", "cert", "key")
 			}},
 			{"token", d.absolute(&to.Token)},

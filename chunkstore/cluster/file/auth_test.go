@@ -15,9 +15,10 @@ func TestAuth(t *testing.T) {
 		"auth: none\n": {},
 		"auth:\n  tls: {ca: /a, cert: /c, key: /k, name: node}\n  token: /t\n  tokens: /ts\n  access: /r\n": {
 			CA: "/a", Cert: "/c", Key: "/k", Name: "node", Token: "/t", Tokens: "/ts", Access: "/r"},
-		"auth: {tls: {ca: system, cert: /c, key: /k}}\n":       {CA: "system", Cert: "/c", Key: "/k"},
-		"auth: {token: /t, tokens: /ts, plain_token: true}\n":  {Token: "/t", Tokens: "/ts", Plain: auth.PlainAllowed},
-		"auth: {token: /t, tokens: /ts, plain_token: false}\n": {Token: "/t", Tokens: "/ts"},
+		"auth: {tls: {ca: system, cert: /c, key: /k}}\n":          {CA: "system", Cert: "/c", Key: "/k"},
+		"auth: {token: /t, tokens: /ts, plain_token: true}\n":     {Token: "/t", Tokens: "/ts", Plain: auth.PlainAllowed},
+		"auth: {tls: {ca: /a, cert: /c, key: /k, revoked: /r}}\n": {CA: "/a", Cert: "/c", Key: "/k", Revoked: "/r"},
+		"auth: {token: /t, tokens: /ts, plain_token: false}\n":    {Token: "/t", Tokens: "/ts"},
 	} {
 		c, err := Parse("f", []byte(good+text))
 		if err != nil {

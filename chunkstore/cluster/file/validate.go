@@ -48,8 +48,8 @@ func (d *decoder) settings(prefix string, n cluster.Node, s *Node) {
 	} else if !isTCP(s.Listen) {
 		d.failOnce(prefix+"listen", "%.80q; want host:port, or :port for all addresses of the host", s.Listen)
 	}
-	if s.HTTP != "" && s.HTTP != "none" && !isTCP(s.HTTP) {
-		d.failOnce(prefix+"http", "%.80q; want host:port, or :port for all addresses of the host, or none", s.HTTP)
+	if s.HTTP != "" && s.HTTP != "none" && !isTCP(strings.TrimPrefix(s.HTTP, "https://")) {
+		d.failOnce(prefix+"http", "%.80q; want host:port, or :port for all addresses of the host, https:// before it for TLS, or none", s.HTTP)
 	}
 	if _, err := layout.GeometryFor(uint64(s.Arena)); err != nil {
 		d.failOnce(prefix+"arena", "%d bytes are too few; 64MiB is a good start", s.Arena)
