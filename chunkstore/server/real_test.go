@@ -162,7 +162,7 @@ func TestRealHello(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.Epoch != header.Epoch || h.ArenaSize != header.Geometry.Size() || h.Features != wire.FeatureDurable|wire.FeatureAwait || h.BootID == "" {
+	if h.Epoch != header.Epoch || h.ArenaSize != header.Geometry.Size() || h.Features != wire.FeatureDurable|wire.FeatureAwait|wire.FeatureExtents || h.BootID == "" {
 		t.Errorf("hello: %+v, arena %+v", h, header)
 	}
 }
@@ -247,7 +247,7 @@ func TestRealTypedErrors(t *testing.T) {
 func TestRealCacheAlone(t *testing.T) {
 	s := serve(t, func(c *Config) { c.Dir = "" })
 	c := dial(t, s)
-	if f := c.Hello().Features; f != wire.FeatureAwait {
+	if f := c.Hello().Features; f != wire.FeatureAwait|wire.FeatureExtents {
 		t.Errorf("features %b", f)
 	}
 	store := durable.NewRemote(c)
