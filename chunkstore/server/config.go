@@ -118,6 +118,11 @@ type Limits struct {
 	// Strangers are those of one address (of IPv6: of one network of 64 bits) whose
 	// Hello has not come yet; one more is closed at once. 1,024.
 	Strangers int
+	// Accepts is how many connections a second are taken; those that come faster wait in
+	// the kernel, as far as its queue goes. 2,000.
+	// AddressAccepts are those of one address or network, as many as Strangers at once;
+	// what comes faster is reset. 500.
+	Accepts, AddressAccepts int
 	// ClientConnections, ClientQueuePairs and ClientBytes (of appends that wait) are
 	// those of one client together: of one identity, or where clients are not asked
 	// who they are, of one address. 2,048, 1,024 and 32 MiB.
@@ -175,6 +180,8 @@ type Limits struct {
 func (l Limits) withDefaults() Limits {
 	l.Connections = cmp.Or(l.Connections, 4096)
 	l.Strangers = cmp.Or(l.Strangers, 1024)
+	l.Accepts = cmp.Or(l.Accepts, 2000)
+	l.AddressAccepts = cmp.Or(l.AddressAccepts, 500)
 	l.ClientConnections = cmp.Or(l.ClientConnections, 2048)
 	l.ClientQueuePairs = cmp.Or(l.ClientQueuePairs, 1024)
 	l.ClientBytes = cmp.Or(l.ClientBytes, 32<<20)
@@ -273,7 +280,8 @@ func (l Limits) validate() error {
 		value int
 		least int
 	}{
-		{"connections", l.Connections, 1}, {"connections of strangers", l.Strangers, 1}, {"connections of a client", l.ClientConnections, 1},
+		{"connections", l.Connections, 1}, {"connections of strangers", l.Strangers, 1}, {"connections a second", l.Accepts, 1}, {"connections a second of an address", l.AddressAccepts, 1},
+		{"connections of a client", l.ClientConnections, 1},
 		{"queue pairs of a client", l.ClientQueuePairs, 1}, {"bytes of a client", l.ClientBytes, 1 << 20}, {"durable bytes of a client", l.ClientDurableBytes, 1 << 20}, {"waits of a client", l.ClientWaits, 1}, {"requests per second", l.RequestsPerSecond, 0},
 		{"queue pairs of all", l.QueuePairsTotal, 1}, {"in-flight requests", l.InFlight, 1}, {"in-flight bytes", l.InFlightBytes, 1 << 20},
 		{"append bytes", l.AppendBytes, 1 << 20}, {"durable reads", l.DurableReads, 1}, {"durable bytes", l.DurableBytes, 1 << 20},

@@ -4,16 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"sync"
 	"time"
 
 	"github.com/rmatail/rmatail/fallback/wire"
 )
-
-// acceptPauseMax bounds the wait after a failed accept, which ends by itself
-// when file descriptors are free again.
-const acceptPauseMax = time.Second
 
 // Serve answers clients until ctx is done or Shutdown is called. In the first
 // case it shuts down, and waits no longer than Limits.Request. It returns
@@ -51,60 +45,6 @@ func (s *Server) Serve(ctx context.Context) error {
 		return err
 	}
 	return ErrClosed
-}
-
-// accept takes connections until the listener is closed.
-func (s *Server) accept() error {
-	pause := time.Duration(0)
-	for {
-		nc, err := s.listener.Accept()
-		switch {
-		case err == nil:
-			pause = 0
-			s.admit(nc)
-		case s.closing.Load():
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("accept: %w", err)
-		default: // out of file descriptors or memory: those in use go on
-			pause = min(max(2*pause, 5*time.Millisecond), acceptPauseMax)
-			s.log.Error("accept failed; raise the limit of open files (ulimit -n)", "err", err, "again_in", pause)
-			select {
-			case <-time.After(pause):
-			case <-s.serving.Done():
-				return nil
-			}
-		}
-	}
-}
-
-// admit serves a connection, unless there are too many.
-func (s *Server) admit(nc net.Conn) {
-	if s.counters.connections.Add(1) > int64(s.cfg.Limits.Connections) {
-		s.counters.connections.Add(-1)
-		s.counters.connectionsOver.Add(1)
-		nc.Close()
-		return
-	}
-	from := networkOf(nc)
-	if !s.strangers.enter(from, s.cfg.Limits.Strangers) {
-		s.counters.connections.Add(-1)
-		s.counters.connectionsOver.Add(1)
-		nc.Close()
-		return
-	}
-	s.counters.connectionsTotal.Add(1)
-	c := newConn(s, nc)
-	c.known = sync.OnceFunc(func() { s.strangers.leave(from) })
-	s.conns.Lock()
-	s.conns.open[c] = struct{}{}
-	s.conns.Unlock()
-	if !s.serving.start(c.serve) {
-		c.end()
-		c.known()
-		nc.Close()
-		s.gone(c)
-	}
 }
 
 // gone forgets a connection that has ended.

@@ -50,6 +50,8 @@ type serveCmd struct {
 	Access  string `help:"Who may do what (YAML): the file of the node's rules. Without it whoever is known may do everything." placeholder:"FILE"`
 
 	MaxConnections       int `help:"Connections at once." default:"4096" placeholder:"N"`
+	MaxAccepts           int `help:"Connections a second that are taken; what comes faster waits in the kernel." default:"2000" placeholder:"N"`
+	MaxAddressAccepts    int `help:"Those of one address, or of one IPv6 network of 64 bits; what comes faster is reset." default:"500" placeholder:"N"`
 	MaxClientConnections int `help:"Connections at once of one client: of an identity, or of an address where nobody is asked who he is." default:"2048" placeholder:"N"`
 	MaxClientRate        int `help:"Requests a second of one client; what comes faster waits. 0: no limit." default:"0" placeholder:"N"`
 	MaxQueuePairs        int `help:"RDMA connections at once, of all clients." default:"4096" placeholder:"N"`
@@ -72,7 +74,7 @@ func (c *serveCmd) config(p *process) server.Config {
 			RetainAge: c.RetainAge, RetainBytes: int64(c.RetainBytes)},
 		Arena: c.arena(), ReadThrough: int64(c.ReadThrough),
 		RDMAMode: server.RDMAMode(c.RDMA), RDMA: rdma.Config{Device: c.Device, GIDIndex: c.GIDIndex, Logger: p.log},
-		Limits: server.Limits{Connections: c.MaxConnections, ClientConnections: c.MaxClientConnections, RequestsPerSecond: c.MaxClientRate, QueuePairsTotal: c.MaxQueuePairs},
+		Limits: server.Limits{Connections: c.MaxConnections, Accepts: c.MaxAccepts, AddressAccepts: c.MaxAddressAccepts, ClientConnections: c.MaxClientConnections, RequestsPerSecond: c.MaxClientRate, QueuePairsTotal: c.MaxQueuePairs},
 		Logger: p.log,
 	}
 }
