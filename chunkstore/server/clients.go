@@ -18,6 +18,7 @@ type tally struct {
 	name    string
 	durable *budget      // bytes of durable reads that are not with the client yet
 	waits   atomic.Int64 // AwaitArena requests that are not answered
+	wrongs  wrongs
 	mu      struct {
 		sync.Mutex
 		connections, pairs, bytes int
@@ -143,14 +144,14 @@ func (c *tally) due(now time.Time, perSecond int) time.Duration {
 	return c.mu.at.Sub(now)
 }
 
-// pace holds a connection up whose client asks for more than its rate: nothing more
-// is read from it meanwhile, and so its own sockets slow it down.
+// pace holds a connection up whose client asks for more than its rate, or for too much
+// that is refused: nothing more is read from it meanwhile, and so its own sockets slow it
+// down.
 func (c *conn) pace() error {
-	limit := c.s.cfg.Limits.RequestsPerSecond
-	if limit == 0 {
-		return nil
+	wait := c.client.wrongs.due()
+	if limit := c.s.cfg.Limits.RequestsPerSecond; limit > 0 {
+		wait = max(wait, c.client.due(time.Now(), limit))
 	}
-	wait := c.client.due(time.Now(), limit)
 	if wait <= 0 {
 		return nil
 	}

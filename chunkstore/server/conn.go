@@ -221,6 +221,9 @@ func (c *conn) handshake() error {
 // refuse gathers an error reply. Only the serve goroutine.
 func (c *conn) refuse(h wire.Header, err error) {
 	c.s.counters.refused(err)
+	if c.client != nil && (errors.Is(err, wire.ErrBadRequest) || errors.Is(err, wire.ErrForbidden)) { // else its Hello is refused
+		c.client.wrongs.add(time.Now())
+	}
 	c.out.Error(h, err)
 }
 
