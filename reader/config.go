@@ -98,7 +98,9 @@ type Config struct {
 	// PollMin and PollMax bound the interval between polls of the length pages:
 	// PollMin while bytes flow, PollMax when idle. 1 ms and 100 ms. Where a node tells
 	// of news (over tcp, and over shm on Linux), it is not polled but waited for, unless
-	// both are the same: that is an interval that was asked for.
+	// both are the same: that is an interval that was asked for. News that comes all the
+	// time is taken once in PollMin then, and in up to 8 ms while it is 32 KiB or more each
+	// time.
 	PollMin, PollMax time.Duration
 	// ReadTimeout bounds one memory read, after which the next transport is
 	// tried. 250 ms.
