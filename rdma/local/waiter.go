@@ -84,7 +84,7 @@ func (w *waiter) init(arena, behind []byte) {
 	w.news, w.ended = make(chan struct{}, 1), make(chan struct{})
 }
 
-// wakes reports whether the node does.
+// wakes reports whether the node does. Not after stop: the word goes with the mapping.
 func (w *waiter) wakes() bool { return w.word != nil && atomic.LoadUint32(w.word) != 0 }
 
 // add has a batch wait, unless what it waits for is there: then it is ready.

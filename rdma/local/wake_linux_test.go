@@ -387,6 +387,26 @@ func TestRealNodesThatDoNotWake(t *testing.T) {
 	}
 }
 
+// TestRealWaitsOfAnEndedConn: who goes on to wait when the connection has ended, and the mapping
+// with it, is told so.
+func TestRealWaitsOfAnEndedConn(t *testing.T) {
+	c := wakingServer(t).dial(t)
+	b := newBatch(t, c, 64)
+	defer b.Release()
+	if b.Add(0, 8) == nil || !b.When(0, 0) || !b.Wakes() {
+		t.Fatal("does not wake")
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if b.Wakes() {
+		t.Error("a connection that has ended wakes")
+	}
+	if err := b.PostWhen(later(), later()); !errors.Is(err, ErrClosed) {
+		t.Errorf("a wait after the end: %v", err)
+	}
+}
+
 func TestRealConditions(t *testing.T) {
 	w := wakingServer(t)
 	b := newBatch(t, w.dial(t), 64)

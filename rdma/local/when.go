@@ -31,8 +31,12 @@ func (w *when) holds(arena []byte) bool {
 }
 
 // Wakes reports whether the node tells of changes, so that batches can wait for them
-// (PostWhen). One of an older release does not.
-func (b *Batch) Wakes() bool { return b.c.waiter.wakes() }
+// (PostWhen). One of an older release does not, and one that has gone neither.
+func (b *Batch) Wakes() bool {
+	b.c.guard.RLock() // the word goes with the mapping
+	defer b.c.guard.RUnlock()
+	return b.c.Err() == nil && b.c.waiter.wakes()
+}
 
 // Extents reports that extents are not looked up here: that costs the process that reads one
 // more copy, and no round trip.
@@ -57,11 +61,12 @@ func (b *Batch) When(off, value uint64) bool {
 // holds, or at a time, before the deadline, with what there is then. It needs a
 // condition, and a node that wakes.
 func (b *Batch) PostWhen(until, _ time.Time) error {
-	if b.state != planning || len(b.reads) == 0 || len(b.when.words) == 0 || !b.Wakes() {
-		return fmt.Errorf("post of %d reads under %d conditions, node wakes: %v: %w", len(b.reads), len(b.when.words), b.Wakes(), ErrState)
-	}
+	wakes := b.Wakes()
 	if err := b.c.Err(); err != nil {
 		return err
+	}
+	if b.state != planning || len(b.reads) == 0 || len(b.when.words) == 0 || !wakes {
+		return fmt.Errorf("post of %d reads under %d conditions, node wakes: %v: %w", len(b.reads), len(b.when.words), wakes, ErrState)
 	}
 	if b.when.ready == nil {
 		b.when.ready, b.when.timer = make(chan struct{}, 1), time.NewTimer(time.Hour)
