@@ -101,14 +101,15 @@ func eval[T any](b *browser, expression string) T {
 	return v
 }
 
-// until waits for an expression to be true, and says what it saw instead.
+// until waits for an expression to be true, and says what it saw instead. Of an element that
+// is not there yet it is not.
 func (b *browser) until(what, expression string) {
 	b.t.Helper()
 	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for range tick.C {
-		if eval[bool](b, "!!("+expression+")") {
+		if eval[bool](b, "(() => { try { return !!("+expression+") } catch (e) { if (e instanceof TypeError) return false; throw e } })()") {
 			return
 		}
 		if time.Now().After(deadline) {
