@@ -259,3 +259,45 @@ func TestRealAwaitDeafClient(t *testing.T) {
 	deaf.Close()
 	eventually(t, "nobody waits", waitingAt(s, 0))
 }
+
+// TestRealAwaitOfAnExtent: bytes of an extent come along from where the node has it by then,
+// zeros of one that it lacks, and nothing from beyond one.
+func TestRealAwaitOfAnExtent(t *testing.T) {
+	s := serve(t, nil)
+	c := dial(t, s)
+	newsOf(t, s, waitShard, 100)
+	at := lengthAt(t, s, waitShard)
+	hash := waitShard.Hash(1)
+	await := func(e wire.ExtentRead) ([]byte, error) {
+		req := wire.AwaitArena{Words: []wire.ArenaWord{{Off: at, Value: 99}}, Reads: []wire.ArenaRead{{Off: at, N: 8}}, Along: e}
+		head, err := req.AppendTo(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		length, bytes := make([]byte, 8), make([]byte, e.N)
+		call, err := c.Start(time.Now().Add(patience), wire.OpAwaitArena, head, nil, [][]byte{length, bytes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = call.Wait()
+		return bytes, err
+	}
+	read := wire.ExtentRead{ShardHash: hash, Extent: 0, From: 4, N: 5}
+	if got, err := await(read); err != nil || string(got) != "\x00\x00\x00\x00\x00" {
+		t.Errorf("an extent that is not there: %q, %v", got, err)
+	}
+	data := []byte("0123456789")
+	put := layout.Put{Shard: hash, Data: data, CRC: layout.ExtendCRC(layout.SeedCRC(hash, 0), data)}
+	if err := s.main().cache.Put(put); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := await(read); err != nil || string(got) != "45678" {
+		t.Errorf("bytes 4 to 9 of the extent: %q, %v", got, err)
+	}
+	for _, from := range []uint32{layout.ExtentSize, layout.ExtentSize - 4} {
+		read.From = from
+		if _, err := await(read); !errors.Is(err, wire.ErrBadRequest) {
+			t.Errorf("5 bytes at %d of an extent: %v", from, err)
+		}
+	}
+}
